@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef COMMON_LOG_H
+#define COMMON_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * The daemon's log: one line per event on standard error, a sentence followed by
+ * key=value fields. Used by the daemon only; the library never logs by itself.
+ * Keys and secrets are never passed to it.
+ */
+
+enum log_level {
+	LOG_LEVEL_ERROR, /* the daemon cannot do what it should */
+	LOG_LEVEL_WARN,  /* an operator should know */
+	LOG_LEVEL_INFO,  /* start, stop, sessions, leases */
+	LOG_LEVEL_DEBUG, /* for developers */
+};
+
+/* Limits the lines of one cause; static storage, all zero at first. */
+struct log_limit {
+	uint64_t window_start_ns;
+	uint32_t lines;
+	uint64_t suppressed;
+};
+
+void log_set_level(enum log_level level);
+enum log_level log_get_level(void);
+
+/**
+ * log_write() - write one line
+ * @level: lines above the set level are dropped
+ * @format: sentence in lower case, then fields: "lease ended id=%" PRIu64 " reason=%s"
+ *
+ * Control characters in the result are escaped, so a peer's text cannot forge
+ * lines; a line is cut at 1000 bytes. errno is kept. Any thread.
+ */
+void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/**
+ * log_limited() - write one line, at most 10 a second per @limit
+ * @limit: state of this cause; one thread
+ *
+ * What is suppressed is counted, and the next line of that cause that passes says "suppressed=N".
+ */
+void log_limited(enum log_level level, struct log_limit *limit, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warn(...) log_write(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...) log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+#endif
