@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef DAEMON_CONFIG_H
+#define DAEMON_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/log.h"
+
+#define CONFIG_LISTEN_MAX 8
+#define CONFIG_STRING_MAX 256
+#define CONFIG_ERROR_MAX 512
+
+enum config_isolation {
+	CONFIG_ISOLATION_AUTO,
+	CONFIG_ISOLATION_WINDOWS,
+	CONFIG_ISOLATION_UNVERIFIED,
+};
+
+/* One value per key of the schema table in config.c, which has units, ranges and defaults. */
+struct config {
+	char device[CONFIG_STRING_MAX]; /* "" = by listen address, else the first that can serve */
+	uint64_t device_wait_ms;	 /* how long to wait at start for a device */
+	char listen[CONFIG_LISTEN_MAX][CONFIG_STRING_MAX]; /* "host:port", "[v6]:port" */
+	size_t listen_count;
+	uint64_t pool_size_bytes;
+	char admin_socket[CONFIG_STRING_MAX];
+	uint64_t ttl_default_ms;
+	uint64_t ttl_max_ms;
+	int isolation; /* enum config_isolation */
+	uint64_t window_max_bytes;
+	uint64_t scrub_chunk_bytes;
+	uint64_t sessions_max;
+	uint64_t lanes_max;	    /* of one session */
+	uint64_t leases_max;	    /* of the whole daemon */
+	uint64_t lane_leases_max;   /* on one lane */
+	uint64_t control_receives;  /* posted per control connection */
+	uint64_t lane_send_queue;   /* binds and invalidates in flight per lane */
+	uint64_t read_depth;	    /* outstanding reads and atomics per lane, at most */
+	uint64_t backlog;
+	uint64_t handshake_timeout_ms;
+	uint64_t lane_offer_ms;	    /* how long an offer is good */
+	uint64_t lane_sweep_ms;	    /* every lane's state is looked at within this time */
+	uint64_t completion_timeout_ms; /* for a bind or invalidate, before the lane is given up */
+	uint64_t credit_timeout_ms; /* a peer that returns no credit for so long is dropped */
+	int log_level;		    /* enum log_level */
+};
+
+/**
+ * config_load() - read and check a configuration file
+ * @path: the file; at most 1 MiB
+ * @ret_config: complete with defaults on success, untouched on failure
+ * @error: CONFIG_ERROR_MAX bytes; on failure one line that names file, key, value and what
+ *         is allowed
+ *
+ * Return: 0, or a negative errno (-EINVAL for anything wrong in the file).
+ */
+int config_load(const char *path, struct config *ret_config, char *error);
+
+/**
+ * config_defaults() - what an empty file gives (pool_size and listen have no default: left 0)
+ */
+void config_defaults(struct config *ret_config);
+
+/**
+ * config_print_schema() - a table of all keys: type, default, what is allowed, help
+ */
+void config_print_schema(FILE *out);
+
+/**
+ * config_isolation_name() - "auto", "windows", "unverified"
+ */
+const char *config_isolation_name(int isolation);
+
+#endif
