@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The windows of one lease on one lane. Between lease (why) and lane (how): it takes windows
+ * from the lane, cuts the lease's range among them, counts binds and fences, and tells the
+ * lease when all are bound and when none opens anything any more.
+ *
+ * Invariants: ending begins once; the lease's fence counts an attachment until the last of
+ * its windows is fenced; no key leaves the daemon before all binds have succeeded.
+ *
+ * Thread: the loop.
+ */
+#include "daemon/attachment.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/server.h"
+
+static const uint32_t attachment_next[ATTACHMENT_STATES] = {
+	[ATTACHMENT_WAITING] = 1u << ATTACHMENT_BINDING | 1u << ATTACHMENT_ENDING,
+	[ATTACHMENT_BINDING] = 1u << ATTACHMENT_BOUND | 1u << ATTACHMENT_ENDING,
+	[ATTACHMENT_BOUND] = 1u << ATTACHMENT_ENDING,
+	[ATTACHMENT_ENDING] = 1u << ATTACHMENT_FENCED,
+	[ATTACHMENT_FENCED] = 0,
+};
+
+static void attachment_set_state(struct attachment *attachment, enum attachment_state state)
+{
+	assert((attachment_next[attachment->state] >> state & 1) != 0);
+	attachment->state = state;
+}
+
+int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
+		   struct attachment **ret_attachment)
+{
+	uint64_t window_max = lease->server->config.window_max_bytes;
+	uint64_t count = (lease->len_bytes - 1) / window_max + 1;
+	struct attachment *attachment;
+
+	assert(count <= PROTO_LEASE_WINDOWS_MAX);
+	attachment = calloc(1, sizeof(*attachment));
+	if (attachment == NULL)
+		return -ENOMEM;
+	attachment->windows = calloc(count, sizeof(*attachment->windows));
+	if (attachment->windows == NULL) {
+		free(attachment);
+		return -ENOMEM;
+	}
+	attachment->lease = lease;
+	attachment->lane = lane;
+	attachment->request_id = request_id;
+	attachment->window_count = (uint32_t)count;
+	LIST_INSERT_HEAD(&lease->attachments, attachment, lease_link);
+	TAILQ_INSERT_TAIL(&lane->attachments, attachment, lane_link);
+	lane->attachment_count++;
+	tenant_charge(lease->tenant, TENANT_WINDOWS, count);
+	lease->charged_windows += count;
+	*ret_attachment = attachment;
+	return 0;
+}
+
+/* Nothing of it opens anything: leave both lists and let the lease know. */
+static void attachment_fenced(struct attachment *attachment)
+{
+	struct lease *lease = attachment->lease;
+
+	attachment_set_state(attachment, ATTACHMENT_FENCED);
+	LIST_REMOVE(attachment, lease_link);
+	TAILQ_REMOVE(&attachment->lane->attachments, attachment, lane_link);
+	attachment->lane->attachment_count--;
+	tenant_uncharge(lease->tenant, TENANT_WINDOWS, attachment->window_count);
+	lease->charged_windows -= attachment->window_count;
+	lease_attachment_fenced(lease, attachment);
+	free(attachment->windows);
+	free(attachment);
+}
+
+static void attachment_cut_range(struct attachment *attachment, uint32_t index,
+				 struct window *window)
+{
+	struct server *server = attachment->lease->server;
+	struct lease *lease = attachment->lease;
+	uint64_t start = extent_offset_bytes(lease->back.extent);
+	uint64_t offset = index * server->config.window_max_bytes;
+	uint64_t left = lease->len_bytes - offset;
+
+	window->offset_bytes = offset;
+	window->addr = (uintptr_t)(server->pool.memory + start + offset);
+	window->len_bytes = left < server->config.window_max_bytes
+				    ? left
+				    : server->config.window_max_bytes;
+	window->access = 0;
+	if ((lease->rights & MESSAGE_RIGHT_READ) != 0)
+		window->access |= IBV_ACCESS_REMOTE_READ;
+	if ((lease->rights & MESSAGE_RIGHT_WRITE) != 0)
+		window->access |= IBV_ACCESS_REMOTE_WRITE;
+	if ((lease->rights & MESSAGE_RIGHT_ATOMIC) != 0)
+		window->access |= IBV_ACCESS_REMOTE_ATOMIC;
+}
+
+void attachment_start(struct attachment *attachment)
+{
+	lane_need_windows(attachment->lane, attachment);
+}
+
+void attachment_windows_ready(struct attachment *attachment)
+{
+	attachment_set_state(attachment, ATTACHMENT_BINDING);
+	for (uint32_t i = 0; i < attachment->window_count; i++) {
+		struct window *window = lane_take_window(attachment->lane, attachment);
+
+		attachment->windows[i] = window;
+		attachment->windows_held++;
+		attachment_cut_range(attachment, i, window);
+	}
+	for (uint32_t i = 0; i < attachment->window_count; i++)
+		lane_bind(attachment->windows[i]);
+}
+
+void attachment_end(struct attachment *attachment)
+{
+	if (attachment_is_ending(attachment))
+		return;
+	if (attachment->in_waiting) {
+		TAILQ_REMOVE(&attachment->lane->waiting, attachment, waiting_link);
+		attachment->in_waiting = false;
+	}
+	attachment_set_state(attachment, ATTACHMENT_ENDING);
+	/* Fencing the last window frees the attachment: hold on to it until all are told. */
+	attachment->windows_held++;
+	for (uint32_t i = 0; i < attachment->window_count; i++) {
+		if (attachment->windows[i] != NULL)
+			lane_unbind(attachment->windows[i]);
+	}
+	if (--attachment->windows_held == 0)
+		attachment_fenced(attachment);
+}
+
+void attachment_fail(struct attachment *attachment, int code)
+{
+	if (attachment->failure == 0)
+		attachment->failure = code;
+	attachment_end(attachment);
+}
+
+void attachment_window_bound(struct attachment *attachment, struct window *window)
+{
+	assert(window->state == WINDOW_BOUND);
+	attachment->windows_bound++;
+	if (attachment->state == ATTACHMENT_BINDING &&
+	    attachment->windows_bound == attachment->window_count) {
+		attachment_set_state(attachment, ATTACHMENT_BOUND);
+		lease_bound(attachment->lease, attachment);
+	}
+}
+
+void attachment_window_fenced(struct attachment *attachment, struct window *window)
+{
+	for (uint32_t i = 0; i < attachment->window_count; i++) {
+		if (attachment->windows[i] == window)
+			attachment->windows[i] = NULL;
+	}
+	window->attachment = NULL;
+	assert(attachment->windows_held > 0);
+	if (--attachment->windows_held == 0 && attachment_is_ending(attachment))
+		attachment_fenced(attachment);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef DAEMON_ATTACHMENT_H
+#define DAEMON_ATTACHMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct lane;
+struct lease;
+struct message_grant;
+struct window;
+
+enum attachment_state {
+	ATTACHMENT_WAITING, /* for free windows of the lane, or for the fence of a dead lane */
+	ATTACHMENT_BINDING,
+	ATTACHMENT_BOUND,  /* every window's bind has succeeded */
+	ATTACHMENT_ENDING, /* windows are on their way behind the fence */
+	ATTACHMENT_FENCED, /* no key of it opens anything; about to be freed */
+	ATTACHMENT_STATES,
+};
+
+/* The windows of one lease on one lane. */
+struct attachment {
+	enum attachment_state state;
+	struct lease *lease;
+	struct lane *lane;
+	LIST_ENTRY(attachment) lease_link;
+	TAILQ_ENTRY(attachment) lane_link;
+	TAILQ_ENTRY(attachment) waiting_link; /* in the lane's queue for windows */
+	bool in_waiting;
+	uint64_t request_id; /* of the client's message that is answered when it is bound */
+	uint32_t window_count;
+	uint32_t windows_held;	/* taken from the lane, not yet fenced */
+	uint32_t windows_bound;
+	int failure; /* error code if binding went wrong */
+	struct window **windows; /* NULL where fenced */
+};
+
+/**
+ * attachment_new() - plan the windows of a lease on a lane
+ * @request_id: of the request that is answered once it is bound
+ *
+ * Joins both. Return: 0 or -ENOMEM.
+ */
+int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
+		   struct attachment **ret_attachment);
+
+/** attachment_start() - get windows and bind them; the lane must be ready */
+void attachment_start(struct attachment *attachment);
+
+/** attachment_windows_ready() - the lane has enough free windows now */
+void attachment_windows_ready(struct attachment *attachment);
+
+/**
+ * attachment_end() - invalidate what is bound; begins once, later calls do nothing
+ *
+ * lease_fenced() follows, perhaps before the return.
+ */
+void attachment_end(struct attachment *attachment);
+
+/** attachment_fail() - end, and answer the request with an error code */
+void attachment_fail(struct attachment *attachment, int code);
+
+/** attachment_window_bound(), attachment_window_fenced() - the lane reports on a window */
+void attachment_window_bound(struct attachment *attachment, struct window *window);
+void attachment_window_fenced(struct attachment *attachment, struct window *window);
+
+/** attachment_is_ending() - is a window to be invalidated as soon as its bind is known? */
+static inline bool attachment_is_ending(const struct attachment *attachment)
+{
+	return attachment->state >= ATTACHMENT_ENDING;
+}
+
+#endif

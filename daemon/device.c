@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device and everything that exists once on it. Made before the daemon listens, torn
+ * down after the last QP and window are gone, in reverse order; each destroy call is checked.
+ *
+ * The control buffers of all sessions are one registration made at start: admitting a
+ * session then neither blocks nor needs memory.
+ *
+ * Thread: before the loop starts and after it ends, and the loop.
+ */
+#include "daemon/device.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/clock.h"
+#include "common/endpoint.h"
+
+#define DEVICE_POLL_MS 250
+#define DEVICE_LANE_CQ_MAX 65536u
+
+static bool device_is_there(const char *name)
+{
+	struct ibv_device **devices;
+	bool found = false;
+	int count = 0;
+
+	devices = ibv_get_device_list(&count);
+	if (devices == NULL)
+		return false;
+	for (int i = 0; i < count && !found; i++)
+		found = name[0] == '\0' || strcmp(ibv_get_device_name(devices[i]), name) == 0;
+	ibv_free_device_list(devices);
+	return found;
+}
+
+static bool device_has_windows(struct ibv_context *context)
+{
+	struct ibv_device_attr attr;
+
+	return ibv_query_device(context, &attr) == 0 &&
+	       (attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0;
+}
+
+static struct ibv_context *device_choose(struct ibv_context **list, const char *name,
+					 struct ibv_context *preferred)
+{
+	if (name[0] == '\0' && preferred != NULL)
+		return preferred;
+	for (; *list != NULL; list++) {
+		if (name[0] != '\0' && strcmp(ibv_get_device_name((*list)->device), name) == 0)
+			return *list;
+		if (name[0] == '\0' && device_has_windows(*list))
+			return *list;
+	}
+	return NULL;
+}
+
+int device_find(struct device *device, const char *name, struct ibv_context *preferred,
+		uint64_t wait_ms, char *error)
+{
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), wait_ms);
+	int count = 0;
+
+	/* librdmacm takes its list of devices once, so it is not asked before there is one. */
+	while (!device_is_there(name) && clock_now_ns() < until_ns)
+		(void)poll(NULL, 0, DEVICE_POLL_MS);
+	device->list = rdma_get_devices(&count);
+	if (device->list != NULL)
+		device->context = device_choose(device->list, name, preferred);
+	if (device->context != NULL)
+		return 0;
+	if (name[0] != '\0')
+		snprintf(error, DEVICE_ERROR_MAX,
+			 "no RDMA device '%s' (key 'device'); 'rdma link' lists what there is", name);
+	else
+		snprintf(error, DEVICE_ERROR_MAX,
+			 "no RDMA device with Type 2B memory windows; 'rdma link' lists what there is, "
+			 "and /dev/infiniband must be accessible");
+	return -ENODEV;
+}
+
+uint64_t device_control_bytes(const struct config *config)
+{
+	return config->sessions_max * endpoint_memory_bytes((uint32_t)config->control_receives);
+}
+
+static int device_open_control(struct device *device, const struct config *config)
+{
+	uint64_t slot_bytes = endpoint_memory_bytes((uint32_t)config->control_receives);
+	uint32_t slots = (uint32_t)config->sessions_max;
+	void *memory;
+
+	memory = mmap(NULL, slots * slot_bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+	device->control_memory = memory;
+	device->control_bytes = slots * slot_bytes;
+	device->control_slot_bytes = slot_bytes;
+	if (madvise(memory, device->control_bytes, MADV_DONTDUMP) < 0)
+		return -errno;
+	device->control_free = calloc(slots, sizeof(*device->control_free));
+	if (device->control_free == NULL)
+		return -ENOMEM;
+	device->control_slots = slots;
+	for (uint32_t i = 0; i < slots; i++)
+		device->control_free[i] = slots - 1 - i;
+	device->control_free_count = slots;
+	return verbs_reg_mr(device->pd, memory, device->control_bytes, IBV_ACCESS_LOCAL_WRITE,
+			    &device->control_mr);
+}
+
+static uint32_t device_cq_entries(const struct device *device, uint64_t wanted)
+{
+	uint64_t max = (uint64_t)device->attr.max_cqe;
+
+	return (uint32_t)(wanted < max ? wanted : max);
+}
+
+int device_open(struct device *device, const struct config *config, char *error)
+{
+	const char *name = ibv_get_device_name(device->context->device);
+	uint64_t control = config->sessions_max * (config->control_receives + ENDPOINT_SENDS);
+	uint64_t lanes = config->sessions_max * config->lanes_max * (config->lane_send_queue + 1);
+	const char *what;
+	int r;
+
+	what = "query device";
+	r = -ibv_query_device(device->context, &device->attr);
+	if (r < 0)
+		goto fail;
+	if ((device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) == 0) {
+		snprintf(error, DEVICE_ERROR_MAX,
+			 "device %s has no Type 2B memory windows: it cannot take a lease back", name);
+		return -EOPNOTSUPP;
+	}
+	r = verbs_set_nonblocking(device->context->async_fd);
+	if (r < 0)
+		goto fail;
+	what = "allocate protection domain";
+	device->pd = ibv_alloc_pd(device->context);
+	if (device->pd == NULL) {
+		r = -errno;
+		goto fail;
+	}
+	what = "create completion queue";
+	r = verbs_cq_init(&device->control_cq, device->context, device_cq_entries(device, control));
+	if (r < 0)
+		goto fail;
+	r = verbs_cq_init(&device->lane_cq, device->context,
+			  device_cq_entries(device, lanes < DEVICE_LANE_CQ_MAX ? lanes : DEVICE_LANE_CQ_MAX));
+	if (r < 0)
+		goto fail;
+	what = "register control buffers";
+	r = device_open_control(device, config);
+	if (r < 0)
+		goto fail;
+	return 0;
+
+fail:
+	snprintf(error, DEVICE_ERROR_MAX, "device %s: cannot %s: %s", name, what, strerror(-r));
+	return r;
+}
+
+int device_register_pool(struct device *device, const struct pool *pool, char *error)
+{
+	int r = verbs_reg_mr(device->pd, pool->memory, pool->len_bytes,
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &device->pool_mr);
+
+	if (r < 0)
+		snprintf(error, DEVICE_ERROR_MAX,
+			 "device %s: cannot register the pool: %s; check the memory lock limit, the "
+			 "device's limit on registered pages (larger pages help), and the cgroup's "
+			 "rdma and memory limits",
+			 ibv_get_device_name(device->context->device), strerror(-r));
+	return r;
+}
+
+int device_close(struct device *device)
+{
+	int r;
+
+	r = verbs_dereg_mr(device->pool_mr);
+	if (r < 0)
+		return r;
+	device->pool_mr = NULL;
+	r = verbs_dereg_mr(device->control_mr);
+	if (r < 0)
+		return r;
+	device->control_mr = NULL;
+	r = verbs_cq_deinit(&device->lane_cq);
+	if (r < 0)
+		return r;
+	r = verbs_cq_deinit(&device->control_cq);
+	if (r < 0)
+		return r;
+	if (device->pd != NULL) {
+		r = ibv_dealloc_pd(device->pd);
+		if (r != 0)
+			return r > 0 ? -r : r;
+		device->pd = NULL;
+	}
+	if (device->control_memory != NULL)
+		munmap(device->control_memory, device->control_bytes);
+	free(device->control_free);
+	route_table_deinit(&device->control_routes);
+	route_table_deinit(&device->lane_routes);
+	if (device->list != NULL)
+		rdma_free_devices(device->list);
+	*device = (struct device){0};
+	return 0;
+}
+
+uint8_t *device_take_control_slot(struct device *device)
+{
+	if (device->control_free_count == 0)
+		return NULL;
+	return device->control_memory +
+	       device->control_free[--device->control_free_count] * device->control_slot_bytes;
+}
+
+void device_give_control_slot(struct device *device, uint8_t *memory)
+{
+	uint64_t offset_bytes = (uint64_t)(memory - device->control_memory);
+
+	assert(device->control_free_count < device->control_slots);
+	device->control_free[device->control_free_count++] =
+		(uint32_t)(offset_bytes / device->control_slot_bytes);
+}

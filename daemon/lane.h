@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef DAEMON_LANE_H
+#define DAEMON_LANE_H
+
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "daemon/attachment.h"
+#include "daemon/deadline.h"
+#include "daemon/posting.h"
+#include "daemon/window.h"
+#include "daemon/worker.h"
+#include "proto/limits.h"
+
+struct server;
+struct session;
+
+#define LANE_ALLOC_MAX 64 /* windows per job of the verbs worker */
+
+/* What an rdma_cm id's context points at; the first member of each such object. */
+enum cm_kind {
+	CM_NONE, /* refused, being destroyed */
+	CM_LISTENER,
+	CM_SESSION,
+	CM_LANE,
+};
+
+enum lane_state {
+	LANE_OFFERED,	 /* the client has been told number and token */
+	LANE_CONNECTING, /* accepted, not yet confirmed by the client */
+	LANE_READY,	 /* windows may be bound */
+	LANE_CLOSING,	 /* windows are on their way behind the fence */
+	LANE_REAPING,	 /* the verbs worker destroys what is left */
+	LANE_STUCK,	 /* it could not; tried again later */
+	LANE_GONE,	 /* about to be freed */
+	LANE_STATES,
+};
+
+/* A data connection: one QP of one session, its windows, and what is posted on it. */
+struct lane {
+	enum cm_kind kind; /* CM_LANE; first, since rdma_cm's events find us by it */
+	enum lane_state state;
+	struct server *server;
+	struct session *session;
+	TAILQ_ENTRY(lane) session_link;
+	TAILQ_ENTRY(lane) server_link;	/* of all lanes, for the sweep */
+	TAILQ_ENTRY(lane) flush_link;	/* of lanes with something to post */
+	bool in_flush;
+	uint32_t number;
+	uint8_t token[PROTO_TOKEN_BYTES];
+	struct deadline deadline; /* offer, confirmation, completion, closing, or next try to reap */
+	struct rdma_cm_id *id;
+	struct ibv_qp *qp; /* of the id, for the loop; NULL before the connect request */
+	uint32_t route;
+	uint32_t cq_reserved;
+	bool lost;	   /* the QP is in ERR, or given up */
+	bool disconnected; /* the peer has gone */
+	const char *why;   /* it is closing */
+
+	struct window **windows; /* all */
+	uint32_t window_count;
+	uint32_t window_capacity;
+	struct window **free; /* stack of free ones, in no order */
+	uint32_t free_count;
+	uint32_t busy; /* windows for which something must come back */
+	TAILQ_HEAD(, attachment) attachments;
+	TAILQ_HEAD(, attachment) waiting; /* for free windows, oldest first */
+	uint32_t attachment_count;
+
+	struct posting posting; /* binds and invalidates */
+
+	struct worker_job alloc_job;
+	struct ibv_mw *alloc_mws[LANE_ALLOC_MAX];
+	uint32_t alloc_wanted;
+	uint32_t alloc_got;
+	struct worker_job reap_job;
+	int reap_result;
+	uint64_t reap_wait_ms;
+};
+
+/**
+ * lane_offer() - make a number and a token for a lane that the client may connect
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int lane_offer(struct session *session, uint32_t number, struct lane **ret_lane);
+
+/**
+ * lane_accept() - the connection that the offer was for has come
+ * @id: of the connect request; owned by the lane on success
+ *
+ * Return: 0, or an error code for the reject's private data.
+ */
+int lane_accept(struct lane *lane, struct rdma_cm_id *id, const struct rdma_conn_param *request);
+
+/**
+ * lane_confirm() - the client says which QP of ours it is connected to
+ *
+ * Return: 0, or an error code (the lane is closed then: somebody else is on it).
+ */
+int lane_confirm(struct lane *lane, uint32_t daemon_qpn, uint32_t client_qpn);
+
+/** lane_disconnected() - the peer has left this connection, or it never came to be */
+void lane_disconnected(struct lane *lane);
+
+/** lane_check() - look at the QP's state; a lane found dead is closed. Return: is it alive? */
+bool lane_check(struct lane *lane);
+
+/**
+ * lane_close() - end a lane; begins once, later calls do nothing
+ * @why: static text for the log
+ *
+ * Windows are invalidated while the QP is RTS, or deallocated if it is not; then the
+ * connection is torn down. session_lane_gone() follows, perhaps before the return.
+ */
+void lane_close(struct lane *lane, const char *why);
+
+/** lane_need_windows() - start an attachment when it can have its windows */
+void lane_need_windows(struct lane *lane, struct attachment *attachment);
+
+/** lane_take_window() - a random one of the free windows; there must be one (asserted) */
+struct window *lane_take_window(struct lane *lane, struct attachment *attachment);
+
+/** lane_bind() - bind a window whose range, rights and offset are set (guard first, in guarded mode) */
+void lane_bind(struct window *window);
+
+/** lane_unbind() - put a window behind the fence, whatever it is doing */
+void lane_unbind(struct window *window);
+
+/** lane_flush_all() - post what has been queued on any lane since the last call */
+void lane_flush_all(struct server *server);
+
+/** lane_poll() - digest completions of all lanes. Return: false if the budget ran out before the queue */
+bool lane_poll(struct server *server);
+
+/**
+ * lane_key_invalidated() - a peer has sent a SEND with invalidate for a key
+ *
+ * Whether the device obeyed is not known, so the window with that key is never posted on
+ * again: its lane is given up, and the owner may attach its leases on a new one.
+ * Return: did the key belong to a window?
+ */
+bool lane_key_invalidated(struct server *server, uint32_t rkey);
+
+/** lane_sweep() - look at some lanes' QP state; called periodically */
+void lane_sweep(struct server *server);
+
+const char *lane_state_name(enum lane_state state);
+bool lane_can_go(enum lane_state from, enum lane_state to);
+
+#endif

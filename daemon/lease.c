@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One lease: from the request to the moment its bytes are free again.
+ *
+ * Invariants:
+ * - the end is decided once, whatever fires together; the first reason stays;
+ * - the fence of a lease is the fence of all its attachments: bytes go to the scrubber only
+ *   when none is left;
+ * - bytes, leases and windows stay charged to the tenant until they are free again;
+ * - the deadline runs from the grant on; it is cleared when the end is decided.
+ *
+ * Thread: the loop.
+ */
+#include "daemon/lease.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "daemon/admin.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "proto/error.h"
+
+#define GO(state) (1u << LEASE_##state)
+
+static const uint32_t lease_next[LEASE_STATES] = {
+	[LEASE_REQUESTED] = GO(WAITING) | GO(BINDING),
+	[LEASE_WAITING] = GO(BINDING) | GO(ENDING),
+	[LEASE_BINDING] = GO(ACTIVE) | GO(ENDING),
+	[LEASE_ACTIVE] = GO(DETACHED) | GO(ENDING),
+	[LEASE_DETACHED] = GO(ACTIVE) | GO(ENDING),
+	[LEASE_ENDING] = GO(FENCING),
+	[LEASE_FENCING] = GO(SCRUBBING) | GO(GONE),
+	[LEASE_SCRUBBING] = GO(GONE),
+	[LEASE_GONE] = 0,
+};
+
+static const char *const lease_names[LEASE_STATES] = {
+	[LEASE_REQUESTED] = "requested", [LEASE_WAITING] = "waiting",
+	[LEASE_BINDING] = "binding",	 [LEASE_ACTIVE] = "active",
+	[LEASE_DETACHED] = "detached",	 [LEASE_ENDING] = "ending",
+	[LEASE_FENCING] = "fencing",	 [LEASE_SCRUBBING] = "scrubbing",
+	[LEASE_GONE] = "gone",
+};
+
+bool lease_can_go(enum lease_state from, enum lease_state to)
+{
+	return from < LEASE_STATES && to < LEASE_STATES && (lease_next[from] >> to & 1) != 0;
+}
+
+const char *lease_state_name(enum lease_state state)
+{
+	return state < LEASE_STATES ? lease_names[state] : "invalid";
+}
+
+static void lease_set_state(struct lease *lease, enum lease_state state)
+{
+	assert(lease_can_go(lease->state, state));
+	lease->state = state;
+}
+
+struct lease *lease_find(const struct server *server, uint64_t id)
+{
+	struct lease *lease = route_find(&server->lease_routes, (uint32_t)id);
+
+	return lease != NULL && lease->id == id ? lease : NULL;
+}
+
+/* Making one. */
+
+static int lease_check_request(const struct server *server, const struct lane *lane,
+			       const struct message_acquire *request)
+{
+	const struct config *config = &server->config;
+
+	if (request->len_bytes == 0)
+		return ERROR_LENGTH_ZERO;
+	if (request->len_bytes > server->pool.len_bytes)
+		return ERROR_LENGTH_POOL;
+	if (request->ttl_ms == 0)
+		return ERROR_TTL_ZERO;
+	if (request->ttl_ms > config->ttl_max_ms)
+		return ERROR_TTL_MAX;
+	if (request->rights == 0 || (request->rights & ~(uint32_t)MESSAGE_RIGHTS_ALL) != 0)
+		return ERROR_RIGHTS;
+	if ((request->rights & ~server->isolation.rights) != 0)
+		return ERROR_RIGHTS_DEVICE;
+	if ((request->len_bytes - 1) / config->window_max_bytes + 1 > PROTO_LEASE_WINDOWS_MAX)
+		return ERROR_WINDOWS_MAX;
+	if (lane == NULL || lane->state != LANE_READY)
+		return ERROR_LANE_STATE;
+	if (lane->attachment_count >= config->lane_leases_max)
+		return ERROR_LANE_LEASES_MAX;
+	if (server->lease_count >= config->leases_max)
+		return ERROR_LEASES_MAX;
+	return 0;
+}
+
+static void lease_on_deadline(struct deadline *deadline, void *context);
+static void lease_cleaned(struct pool_return *back);
+
+static struct lease *lease_new(struct session *session, const struct message_acquire *request)
+{
+	struct server *server = session->server;
+	struct lease *lease = calloc(1, sizeof(*lease));
+
+	if (lease == NULL)
+		return NULL;
+	if (route_add(&server->lease_routes, lease, &lease->route) < 0) {
+		free(lease);
+		return NULL;
+	}
+	lease->id = server_random_id(lease->route);
+	lease->state = LEASE_REQUESTED;
+	lease->server = server;
+	lease->session = session;
+	lease->tenant = tenant_ref(session->tenant);
+	lease->rights = request->rights;
+	lease->len_bytes = request->len_bytes;
+	lease->ttl_ms = request->ttl_ms;
+	lease->deadline = (struct deadline){.fire = lease_on_deadline, .context = lease};
+	lease->back.cleaned = lease_cleaned;
+	LIST_INIT(&lease->attachments);
+	SLIST_INIT(&lease->watchers);
+	TAILQ_INSERT_TAIL(&server->leases, lease, server_link);
+	server->lease_count++;
+	TAILQ_INSERT_TAIL(&session->leases, lease, session_link);
+	session->lease_count++;
+	tenant_charge(lease->tenant, TENANT_LEASES, 1);
+	return lease;
+}
+
+static void lease_free(struct lease *lease)
+{
+	struct server *server = lease->server;
+
+	assert(LIST_EMPTY(&lease->attachments) && SLIST_EMPTY(&lease->watchers));
+	assert(lease->charged_windows == 0 && lease->back.extent == NULL);
+	deadline_clear(server->deadlines, &lease->deadline);
+	route_remove(&server->lease_routes, lease->route);
+	TAILQ_REMOVE(&server->leases, lease, server_link);
+	server->lease_count--;
+	if (lease->session != NULL)
+		session_lease_gone(lease->session, lease);
+	tenant_uncharge(lease->tenant, TENANT_BYTES, lease->extent_bytes);
+	tenant_uncharge(lease->tenant, TENANT_LEASES, 1);
+	lease->tenant = tenant_unref(lease->tenant);
+	free(lease);
+	server_maybe_stopped(server);
+}
+
+/* It has its bytes: bind. A failure ends the lease, which answers the request. */
+static void lease_start_binding(struct lease *lease, struct extent *extent, struct lane *lane)
+{
+	struct server *server = lease->server;
+	struct attachment *attachment;
+
+	lease->back.extent = extent;
+	lease->extent_bytes = extent_len_bytes(extent);
+	tenant_charge(lease->tenant, TENANT_BYTES, lease->extent_bytes);
+	lease_set_state(lease, LEASE_BINDING);
+	if (deadline_set(server->deadlines, &lease->deadline,
+			 clock_add_ms(clock_now_ns(), lease->ttl_ms)) < 0 ||
+	    attachment_new(lease, lane, lease->acquire_request_id, &attachment) < 0) {
+		lease_end(lease, ERROR_INTERNAL);
+		return;
+	}
+	attachment_start(attachment);
+}
+
+static int lease_take_extent(struct lease *lease, uint32_t wait_ms, struct extent **ret_extent)
+{
+	struct pool *pool = &lease->server->pool;
+	bool others_first = !TAILQ_EMPTY(&lease->tenant->waiting);
+	int r = -ENOSPC;
+
+	if (!others_first)
+		r = extent_take(pool->extents, lease->len_bytes, ret_extent);
+	if (r == -ENOSPC && wait_ms > 0 && extent_map_could_fit(pool->extents, lease->len_bytes))
+		return -EAGAIN;
+	return r;
+}
+
+static int lease_extent_error(int r)
+{
+	switch (r) {
+	case -ENOSPC:
+		return ERROR_LENGTH_EXTENT;
+	case -E2BIG:
+		return ERROR_LENGTH_POOL;
+	default:
+		return ERROR_INTERNAL;
+	}
+}
+
+int lease_acquire(struct session *session, struct lane *lane, uint64_t request_id,
+		  const struct message_acquire *request)
+{
+	struct server *server = session->server;
+	struct extent *extent;
+	struct lease *lease;
+	int r;
+
+	r = lease_check_request(server, lane, request);
+	if (r != 0)
+		return r;
+	lease = lease_new(session, request);
+	if (lease == NULL)
+		return ERROR_INTERNAL;
+	r = lease_take_extent(lease, request->wait_ms, &extent);
+	if (r == -EAGAIN)
+		r = deadline_set(server->deadlines, &lease->deadline,
+				 clock_add_ms(clock_now_ns(), request->wait_ms)) < 0
+			    ? -ENOMEM
+			    : -EAGAIN;
+	if (r < 0 && r != -EAGAIN) {
+		lease_free(lease);
+		return lease_extent_error(r);
+	}
+	lease->acquire_request_id = request_id;
+	if (r == -EAGAIN) {
+		lease->first_lane = lane->number;
+		lease_set_state(lease, LEASE_WAITING);
+		TAILQ_INSERT_TAIL(&lease->tenant->waiting, lease, tenant_link);
+		return 0;
+	}
+	lease_start_binding(lease, extent, lane);
+	return 0;
+}
+
+/* Try the first that waits of one tenant. Return: was it served? */
+static bool lease_serve_tenant(struct server *server, struct tenant *tenant)
+{
+	struct lease *lease = TAILQ_FIRST(&tenant->waiting);
+	struct extent *extent;
+	struct lane *lane;
+
+	if (lease == NULL || extent_take(server->pool.extents, lease->len_bytes, &extent) < 0)
+		return false;
+	TAILQ_REMOVE(&tenant->waiting, lease, tenant_link);
+	lane = session_lane(lease->session, lease->first_lane);
+	if (lane != NULL && lane->state == LANE_READY) {
+		lease_start_binding(lease, extent, lane);
+		return true;
+	}
+	/* Nothing has been bound over it, so it is as clean as it was. */
+	extent_set_state(server->pool.extents, extent, EXTENT_DIRTY);
+	extent_set_state(server->pool.extents, extent, EXTENT_SCRUBBING);
+	extent_clean(server->pool.extents, extent);
+	lease_end(lease, ERROR_LANE_STATE);
+	return true;
+}
+
+void lease_serve_waiting(struct server *server)
+{
+	struct tenant *tenant;
+	struct tenant *next;
+	bool served;
+
+	do {
+		served = false;
+		for (tenant = LIST_FIRST(&server->tenants.tenants); tenant != NULL; tenant = next) {
+			next = LIST_NEXT(tenant, link);
+			served |= lease_serve_tenant(server, tenant);
+		}
+	} while (served);
+}
+
+static bool lease_is_usable(const struct lease *lease)
+{
+	const struct attachment *attachment;
+
+	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
+		if (attachment->state == ATTACHMENT_BOUND)
+			return true;
+	}
+	return false;
+}
+
+/* A lost lane's windows must be behind the fence before the lease is bound again elsewhere. */
+static void lease_try_start(struct lease *lease, struct attachment *attachment)
+{
+	struct attachment *other;
+
+	LIST_FOREACH (other, &lease->attachments, lease_link) {
+		if (attachment_is_ending(other))
+			return;
+	}
+	attachment_start(attachment);
+}
+
+int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
+{
+	struct attachment *attachment;
+
+	if (lane == NULL || lane->state != LANE_READY)
+		return ERROR_LANE_STATE;
+	if (lease->state != LEASE_ACTIVE && lease->state != LEASE_DETACHED)
+		return ERROR_BUSY;
+	if (lane->attachment_count >= lease->server->config.lane_leases_max)
+		return ERROR_LANE_LEASES_MAX;
+	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
+		if (attachment->lane == lane)
+			return ERROR_BUSY;
+	}
+	if (attachment_new(lease, lane, request_id, &attachment) < 0)
+		return ERROR_INTERNAL;
+	lease_try_start(lease, attachment);
+	return 0;
+}
+
+/* Grants and renewals. */
+
+static void lease_send_grant(struct lease *lease, const struct attachment *attachment)
+{
+	struct message m = {.type = MESSAGE_GRANT};
+	struct message_grant *grant = &m.u.grant;
+
+	grant->lease_id = lease->id;
+	grant->generation = lease->generation;
+	grant->len_bytes = lease->len_bytes;
+	grant->ttl_ms = clock_left_ms(lease->deadline.at_ns, clock_now_ns());
+	grant->rights = lease->rights;
+	grant->lane = attachment->lane->number;
+	grant->descriptor_count = (uint16_t)attachment->window_count;
+	for (uint32_t i = 0; i < attachment->window_count; i++) {
+		const struct window *window = attachment->windows[i];
+
+		grant->descriptors[i] = (struct message_descriptor){
+			.offset_bytes = window->offset_bytes,
+			.len_bytes = window->len_bytes,
+			.remote_addr = window->addr,
+			.rkey = window->rkey,
+		};
+	}
+	session_reply(lease->session, &m, attachment->request_id);
+}
+
+void lease_bound(struct lease *lease, struct attachment *attachment)
+{
+	lease->generation++;
+	if (lease->state == LEASE_BINDING) {
+		lease->server->counters.leases_granted++;
+		log_info("lease granted id=%" PRIx64 " tenant=%s bytes=%" PRIu64 " ttl_ms=%" PRIu64,
+			 lease->id, lease->tenant->name, lease->len_bytes, lease->ttl_ms);
+		lease->acquire_request_id = 0;
+	}
+	if (lease->state != LEASE_ACTIVE)
+		lease_set_state(lease, LEASE_ACTIVE);
+	lease_send_grant(lease, attachment);
+	attachment->request_id = 0;
+}
+
+int lease_renew(struct lease *lease, uint64_t ttl_ms)
+{
+	if (ttl_ms == 0)
+		return ERROR_TTL_ZERO;
+	if (ttl_ms > lease->server->config.ttl_max_ms)
+		return ERROR_TTL_MAX;
+	if (lease->state != LEASE_ACTIVE && lease->state != LEASE_DETACHED)
+		return ERROR_BUSY;
+	if (deadline_set(lease->server->deadlines, &lease->deadline,
+			 clock_add_ms(clock_now_ns(), ttl_ms)) < 0)
+		return ERROR_INTERNAL;
+	lease->ttl_ms = ttl_ms;
+	return 0;
+}
+
+/* The end. */
+
+static void lease_answer_watchers(struct lease *lease)
+{
+	uint64_t took_us = (clock_now_ns() - lease->decided_ns) / 1000;
+	struct lease_watcher *watcher;
+
+	while ((watcher = SLIST_FIRST(&lease->watchers)) != NULL) {
+		SLIST_REMOVE_HEAD(&lease->watchers, link);
+		admin_reply(watcher->request,
+			    json_pack("{s:I,s:I,s:s}", "id", (json_int_t)lease->id, "took_us",
+				      (json_int_t)took_us, "reason", error_name(lease->reason)));
+		free(watcher);
+	}
+}
+
+int lease_watch(struct lease *lease, struct admin_request *request)
+{
+	struct lease_watcher *watcher = malloc(sizeof(*watcher));
+
+	if (watcher == NULL)
+		return -ENOMEM;
+	watcher->request = request;
+	SLIST_INSERT_HEAD(&lease->watchers, watcher, link);
+	return 0;
+}
+
+static void lease_gone(struct lease *lease)
+{
+	lease_set_state(lease, LEASE_GONE);
+	lease_free(lease);
+}
+
+static void lease_cleaned(struct pool_return *back)
+{
+	struct lease *lease = (struct lease *)((char *)back - offsetof(struct lease, back));
+
+	lease_gone(lease);
+}
+
+/* Behind the fence: whoever waited for it may know, and the bytes may be touched. */
+static void lease_fenced(struct lease *lease)
+{
+	struct server *server = lease->server;
+	struct message m = {.type = MESSAGE_RELEASED};
+
+	server->counters.leases_ended++;
+	histogram_add(&server->revocation_us, (clock_now_ns() - lease->decided_ns) / 1000);
+	lease_answer_watchers(lease);
+	if (lease->release_request_id != 0 && lease->session != NULL) {
+		m.u.lease.lease_id = lease->id;
+		session_reply(lease->session, &m, lease->release_request_id);
+	}
+	if (lease->back.extent == NULL) {
+		lease_gone(lease);
+		return;
+	}
+	lease_set_state(lease, LEASE_SCRUBBING);
+	pool_give_back(&server->pool, &lease->back);
+}
+
+static void lease_check_fence(struct lease *lease)
+{
+	if (lease->state == LEASE_FENCING && LIST_EMPTY(&lease->attachments))
+		lease_fenced(lease);
+}
+
+static bool lease_was_granted(const struct lease *lease)
+{
+	return lease->generation > 0;
+}
+
+bool lease_end(struct lease *lease, int reason)
+{
+	struct attachment *attachment;
+	struct attachment *next;
+
+	if (lease_is_ending(lease))
+		return false;
+	if (lease->state == LEASE_WAITING)
+		TAILQ_REMOVE(&lease->tenant->waiting, lease, tenant_link);
+	lease_set_state(lease, LEASE_ENDING);
+	lease->reason = reason;
+	lease->decided_ns = clock_now_ns();
+	deadline_clear(lease->server->deadlines, &lease->deadline);
+	log_info("lease ends id=%" PRIx64 " tenant=%s reason=%s", lease->id, lease->tenant->name,
+		 error_name(reason));
+	if (lease->session != NULL) {
+		if (lease->acquire_request_id != 0)
+			session_reply_error(lease->session, lease->acquire_request_id, reason);
+		session_lease_ended(lease->session, lease,
+				    lease_was_granted(lease) && lease->release_request_id == 0);
+	}
+	lease->acquire_request_id = 0;
+	for (attachment = LIST_FIRST(&lease->attachments); attachment != NULL; attachment = next) {
+		next = LIST_NEXT(attachment, lease_link);
+		if (attachment->request_id != 0 && lease_was_granted(lease) && lease->session != NULL)
+			session_reply_error(lease->session, attachment->request_id, reason);
+		attachment->request_id = 0;
+		attachment_end(attachment);
+	}
+	lease_set_state(lease, LEASE_FENCING);
+	lease_check_fence(lease);
+	return true;
+}
+
+void lease_forget_session(struct lease *lease)
+{
+	assert(lease_is_ending(lease));
+	session_lease_gone(lease->session, lease);
+	lease->session = NULL;
+}
+
+static void lease_on_deadline(struct deadline *deadline, void *context)
+{
+	struct lease *lease = context;
+
+	(void)deadline;
+	lease_end(lease, lease->state == LEASE_WAITING ? ERROR_LENGTH_EXTENT : ERROR_EXPIRED);
+}
+
+/* Attachments and lanes report. */
+
+void lease_attachment_fenced(struct lease *lease, struct attachment *attachment)
+{
+	struct attachment *waiting;
+	struct attachment *next;
+
+	if (lease->state == LEASE_BINDING) {
+		lease_end(lease, attachment->failure != 0 ? attachment->failure : ERROR_LANE);
+		return;
+	}
+	if (attachment->request_id != 0)
+		session_reply_error(lease->session, attachment->request_id, attachment->failure);
+	if (lease_is_ending(lease)) {
+		lease_check_fence(lease);
+		return;
+	}
+	for (waiting = LIST_FIRST(&lease->attachments); waiting != NULL; waiting = next) {
+		next = LIST_NEXT(waiting, lease_link);
+		if (waiting->state == ATTACHMENT_WAITING && !waiting->in_waiting)
+			lease_try_start(lease, waiting);
+	}
+}
+
+void lease_lane_closing(struct lease *lease, struct attachment *attachment)
+{
+	bool was_bound = attachment->state == ATTACHMENT_BOUND;
+
+	attachment_fail(attachment, ERROR_LANE);
+	if (was_bound && lease->state == LEASE_ACTIVE && !lease_is_usable(lease))
+		lease_set_state(lease, LEASE_DETACHED);
+}

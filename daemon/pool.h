@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef DAEMON_POOL_H
+#define DAEMON_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "daemon/extent.h"
+#include "daemon/worker.h"
+
+/*
+ * The memory that is lent: one mapping, cut into extents, scrubbed by a worker before it is
+ * lent again.
+ */
+
+/* An extent on its way back; embedded in its lease. */
+struct pool_return {
+	TAILQ_ENTRY(pool_return) link;
+	struct extent *extent;
+	void (*cleaned)(struct pool_return *back); /* the extent is free again */
+};
+
+struct pool {
+	uint8_t *memory;
+	uint64_t len_bytes;
+	uint64_t page_bytes;
+	int fd;
+	struct extent_map *extents;
+	struct worker *scrubber;
+	uint64_t chunk_bytes;
+	struct worker_job job; /* the chunk that is being zeroed */
+	uint64_t scrub_offset_bytes;
+	uint64_t scrub_len_bytes;
+	uint64_t scrub_done_bytes; /* of the extent at the head of the queue */
+	TAILQ_HEAD(pool_returns, pool_return) returns;
+	void (*on_clean)(void *context); /* bytes have become free */
+	void *on_clean_context;
+};
+
+/* What the daemon wants to lock, in parts. */
+struct pool_memlock {
+	uint64_t pool_bytes;
+	uint64_t guard_bytes; /* guarded mode: the same pages again */
+	uint64_t control_bytes;
+	uint64_t limit_bytes; /* UINT64_MAX: none */
+};
+
+/** pool_memlock_limit() - this process's limit; UINT64_MAX if it may lock without one */
+uint64_t pool_memlock_limit(void);
+
+/**
+ * pool_memlock_check() - is the limit enough?
+ * @text: 512 bytes; on failure one line with what is needed, in parts, what is allowed, and the remedy
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int pool_memlock_check(const struct pool_memlock *need, char *text);
+
+/**
+ * pool_init() - map and prefault the memory
+ * @scrubber: for zeroing; outlives the pool
+ * @chunk_bytes: zeroed per job
+ *
+ * Return: 0 or a negative errno (-ENOMEM: not enough memory).
+ */
+int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes,
+	      struct worker *scrubber);
+
+/** pool_deinit() - no extent may be on its way back; all zero is allowed */
+void pool_deinit(struct pool *pool);
+
+/**
+ * pool_give_back() - scrub an extent, then free it
+ * @back: embedded in the owner; cleaned() is called from the loop when the bytes are zero
+ *
+ * Only behind the fence: no device can reach the bytes any more.
+ */
+void pool_give_back(struct pool *pool, struct pool_return *back);
+
+#endif

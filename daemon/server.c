@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Start, wiring, stop. Everything that exists once is made here in order and torn down in
+ * reverse: listeners bound, device, pool, registration, self-test, loop, admin socket, and
+ * only then connections are accepted.
+ *
+ * Stopping: no new connections; every session ends (leases behind their fence, scrubbed);
+ * when nothing is left the loop ends and each verbs object is destroyed with its status
+ * checked. What has not gone within the limit is left to the kernel and said so.
+ *
+ * Thread: the loop's; the worker threads belong to the workers.
+ */
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/secure.h"
+#include "common/units.h"
+#include "daemon/admin.h"
+#include "daemon/status.h"
+#include "proto/error.h"
+
+#define SERVER_STOP_LIMIT_MS 10000u
+#define SERVER_SELFTEST_PAGES 64u
+
+uint64_t server_random_id(uint32_t route)
+{
+	uint32_t high;
+
+	secure_random(&high, sizeof(high));
+	return (uint64_t)(high & 0x7fffffff) << 32 | route;
+}
+
+uint32_t server_enforced_bits(const struct server *server)
+{
+	const struct selftest_result *result = isolation_result(&server->isolation);
+	uint32_t bits = 0;
+
+	for (int i = 0; i < SELFTEST_PROPERTIES; i++)
+		bits |= (uint32_t)(result->outcome[i] == SELFTEST_ENFORCED) << i;
+	return bits;
+}
+
+/* The loop's events. */
+
+void server_end_turn(struct server *server)
+{
+	event_active(server->turn_event, 0, 0);
+}
+
+static void server_on_turn(evutil_socket_t fd, short what, void *context)
+{
+	struct server *server = context;
+
+	(void)fd;
+	(void)what;
+	lane_flush_all(server);
+	session_flush_notices(server);
+}
+
+static void server_on_cq(struct verbs_cq *cq, struct event *event, bool (*poll)(struct server *),
+			 struct server *server)
+{
+	if (verbs_cq_rearm(cq) < 0) {
+		server_device_lost(server, "a completion queue cannot be armed");
+		return;
+	}
+	if (!poll(server))
+		event_active(event, EV_READ, 0);
+}
+
+static void server_on_control_cq(evutil_socket_t fd, short what, void *context)
+{
+	struct server *server = context;
+
+	(void)fd;
+	(void)what;
+	server_on_cq(&server->device.control_cq, server->control_cq_event, session_poll, server);
+}
+
+static void server_on_lane_cq(evutil_socket_t fd, short what, void *context)
+{
+	struct server *server = context;
+
+	(void)fd;
+	(void)what;
+	server_on_cq(&server->device.lane_cq, server->lane_cq_event, lane_poll, server);
+}
+
+static void server_async_event(struct server *server, struct ibv_async_event *event)
+{
+	switch (event->event_type) {
+	case IBV_EVENT_COMM_EST:
+		(void)rdma_notify(event->element.qp->qp_context, IBV_EVENT_COMM_EST);
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_QP_REQ_ERR:
+		lane_sweep(server);
+		break;
+	case IBV_EVENT_CQ_ERR:
+	case IBV_EVENT_DEVICE_FATAL:
+		server_device_lost(server, ibv_event_type_str(event->event_type));
+		break;
+	default:
+		log_info("device event event=\"%s\"", ibv_event_type_str(event->event_type));
+	}
+}
+
+static void server_on_async(evutil_socket_t fd, short what, void *context)
+{
+	struct server *server = context;
+	struct ibv_async_event event;
+
+	(void)fd;
+	(void)what;
+	if (ibv_get_async_event(server->device.context, &event) != 0)
+		return;
+	server_async_event(server, &event);
+	ibv_ack_async_event(&event);
+}
+
+static void server_on_signal(evutil_socket_t signal_number, short what, void *context)
+{
+	(void)what;
+	log_info("stopping signal=%s", sigabbrev_np((int)signal_number));
+	server_stop(context);
+}
+
+static void server_on_sweep(struct deadline *deadline, void *context)
+{
+	struct server *server = context;
+
+	lane_sweep(server);
+	(void)deadline_set(server->deadlines, deadline,
+			   clock_add_ms(clock_now_ns(), server->config.lane_sweep_ms));
+}
+
+static void server_on_stop_limit(struct deadline *deadline, void *context)
+{
+	struct server *server = context;
+
+	(void)deadline;
+	log_error("stop limit reached, leaving the rest to the kernel sessions=%" PRIu64
+		  " lanes=%" PRIu64 " leases=%" PRIu64,
+		  server->session_count, server->lane_count, server->lease_count);
+	server->exit_status = SERVER_EXIT_STUCK;
+	event_base_loopbreak(server->base);
+}
+
+/* Stopping. */
+
+void server_device_lost(struct server *server, const char *why)
+{
+	log_error("device lost device=%s why=\"%s\"",
+		  ibv_get_device_name(server->device.context->device), why);
+	server->exit_status = SERVER_EXIT_DEVICE;
+	event_base_loopbreak(server->base);
+}
+
+void server_maybe_stopped(struct server *server)
+{
+	if (server->stopping && server->session_count == 0 && server->lane_count == 0 &&
+	    server->lease_count == 0)
+		event_base_loopbreak(server->base);
+}
+
+void server_stop(struct server *server)
+{
+	struct session *session;
+	struct session *next;
+
+	if (server->stopping)
+		return;
+	server->stopping = true;
+	listener_stop(&server->listener);
+	(void)deadline_set(server->deadlines, &server->stop_limit,
+			   clock_add_ms(clock_now_ns(), SERVER_STOP_LIMIT_MS));
+	for (session = TAILQ_FIRST(&server->sessions); session != NULL; session = next) {
+		next = TAILQ_NEXT(session, server_link);
+		session_end(session, ERROR_DRAINED, "the daemon stops");
+	}
+	server_maybe_stopped(server);
+}
+
+/* Starting. */
+
+static int server_fail(const char *text)
+{
+	log_error("%s", text);
+	return SERVER_EXIT_START;
+}
+
+static int server_check_memlock(const struct server *server, bool guarded)
+{
+	struct pool_memlock need = {
+		.pool_bytes = server->config.pool_size_bytes,
+		.guard_bytes = guarded ? server->config.pool_size_bytes : 0,
+		.control_bytes = device_control_bytes(&server->config),
+		.limit_bytes = pool_memlock_limit(),
+	};
+	char text[512];
+
+	if (pool_memlock_check(&need, text) < 0)
+		return server_fail(text);
+	return 0;
+}
+
+static int server_open_device(struct server *server)
+{
+	char error[DEVICE_ERROR_MAX];
+
+	if (device_find(&server->device, server->config.device, listener_context(&server->listener),
+			server->config.device_wait_ms, error) < 0 ||
+	    device_open(&server->device, &server->config, error) < 0)
+		return server_fail(error);
+	for (size_t i = 0; i < server->listener.count; i++) {
+		struct ibv_context *context = server->listener.ids[i]->verbs;
+
+		if (context == NULL || context == server->device.context)
+			continue;
+		snprintf(error, sizeof(error), "listen address '%s' is on device %s, but %s serves",
+			 server->config.listen[i], ibv_get_device_name(context->device),
+			 ibv_get_device_name(server->device.context->device));
+		return server_fail(error);
+	}
+	return 0;
+}
+
+static int server_open_pool(struct server *server)
+{
+	char size[UNITS_TEXT_MAX];
+	char error[DEVICE_ERROR_MAX];
+	int r;
+
+	r = pool_init(&server->pool, server->config.pool_size_bytes,
+		      server->config.scrub_chunk_bytes, server->scrubber);
+	if (r < 0) {
+		snprintf(error, sizeof(error), "cannot get %s of memory for the pool: %s",
+			 units_format_size(server->config.pool_size_bytes, size), strerror(-r));
+		return server_fail(error);
+	}
+	if (device_register_pool(&server->device, &server->pool, error) < 0)
+		return server_fail(error);
+	return 0;
+}
+
+static void server_log_isolation(const struct server *server)
+{
+	const struct isolation *isolation = &server->isolation;
+
+	for (int mode = 0; mode < 2; mode++) {
+		for (int i = 0; i < SELFTEST_PROPERTIES && isolation->ran[mode]; i++)
+			log_info("self-test over=%s property=%s outcome=\"%s\"",
+				 mode == 0 ? "pool" : "guard",
+				 selftest_property_name((enum selftest_property)i),
+				 selftest_outcome_name(isolation->result[mode].outcome[i]));
+	}
+	if (isolation->mode == MESSAGE_ISOLATION_UNVERIFIED)
+		log_warn("tenants are not kept apart isolation=unverified fence=\"%s\"",
+			 isolation->fence_strict ? "strict" : "not strict");
+	else
+		log_info("isolation chosen isolation=%s why=\"%s\"",
+			 isolation_mode_name(isolation->mode), isolation->why);
+}
+
+static int server_isolate(struct server *server)
+{
+	const char *name = ibv_get_device_name(server->device.context->device);
+	uint64_t want_bytes = SERVER_SELFTEST_PAGES * server->pool.page_bytes;
+	struct selftest_params params = {
+		.pd = server->device.pd,
+		.mr = server->device.pool_mr,
+		.memory = server->pool.memory,
+		.len_bytes = want_bytes < server->pool.len_bytes ? want_bytes : server->pool.len_bytes,
+	};
+	char error[CONFIG_ERROR_MAX];
+
+	if (isolation_decide(server->config.isolation, &params, strncmp(name, "rxe", 3) == 0,
+			     &server->isolation, error) < 0)
+		return server_fail(error);
+	server_log_isolation(server);
+	return server_check_memlock(server, server->isolation.guarded);
+}
+
+static struct event *server_add_event(struct server *server, int fd, short what,
+				      event_callback_fn callback)
+{
+	struct event *event = event_new(server->base, fd, what, callback, server);
+
+	if (event != NULL && what != 0 && event_add(event, NULL) < 0) {
+		event_free(event);
+		return NULL;
+	}
+	return event;
+}
+
+static int server_join_loop(struct server *server)
+{
+	short readable = EV_READ | EV_PERSIST;
+
+	server->control_cq_event = server_add_event(server, server->device.control_cq.channel->fd,
+						    readable, server_on_control_cq);
+	server->lane_cq_event = server_add_event(server, server->device.lane_cq.channel->fd, readable,
+						 server_on_lane_cq);
+	server->async_event = server_add_event(server, server->device.context->async_fd, readable,
+					       server_on_async);
+	server->turn_event = server_add_event(server, -1, 0, server_on_turn);
+	server->signal_events[0] =
+		server_add_event(server, SIGTERM, EV_SIGNAL | EV_PERSIST, server_on_signal);
+	server->signal_events[1] =
+		server_add_event(server, SIGINT, EV_SIGNAL | EV_PERSIST, server_on_signal);
+	if (server->control_cq_event == NULL || server->lane_cq_event == NULL ||
+	    server->async_event == NULL || server->turn_event == NULL ||
+	    server->signal_events[0] == NULL || server->signal_events[1] == NULL)
+		return server_fail("cannot set up the event loop");
+	server->sweep = (struct deadline){.fire = server_on_sweep, .context = server};
+	server->stop_limit = (struct deadline){.fire = server_on_stop_limit, .context = server};
+	server_on_sweep(&server->sweep, server);
+	return 0;
+}
+
+static int server_open_admin(struct server *server)
+{
+	char error[CONFIG_ERROR_MAX + CONFIG_STRING_MAX];
+	int r = admin_new(server->base, server->config.admin_socket, status_methods, server,
+			  &server->admin);
+
+	if (r == 0)
+		return 0;
+	snprintf(error, sizeof(error), "cannot listen on admin socket '%s': %s",
+		 server->config.admin_socket,
+		 r == -EADDRINUSE ? "another daemon uses it"
+		 : r == -ENOTSOCK ? "something that is not a socket is there; it was left alone"
+				  : strerror(-r));
+	return server_fail(error);
+}
+
+static void server_on_clean(void *context)
+{
+	lease_serve_waiting(context);
+}
+
+static int server_start(struct server *server)
+{
+	char error[LISTENER_ERROR_MAX] = "cannot start";
+	int r;
+
+	if (secure_init() < 0)
+		return server_fail("the kernel gives no random numbers");
+	server->base = event_base_new();
+	if (server->base == NULL || deadline_queue_new(server->base, &server->deadlines) < 0 ||
+	    worker_new(server->base, "verbs", &server->verbs_worker) < 0 ||
+	    worker_new(server->base, "scrub", &server->scrubber) < 0)
+		return server_fail("cannot set up the event loop");
+	r = server_check_memlock(server, false);
+	if (r != 0)
+		return r;
+	if (listener_bind(&server->listener, &server->config, error) < 0)
+		return server_fail(error);
+	r = server_open_device(server);
+	if (r == 0)
+		r = server_open_pool(server);
+	if (r == 0)
+		r = server_isolate(server);
+	if (r == 0)
+		r = server_join_loop(server);
+	if (r == 0)
+		r = server_open_admin(server);
+	if (r != 0)
+		return r;
+	server->pool.on_clean = server_on_clean;
+	server->pool.on_clean_context = server;
+	if (listener_start(server, error) < 0)
+		return server_fail(error);
+	return 0;
+}
+
+static void server_free_event(struct event **event)
+{
+	if (*event != NULL)
+		event_free(*event);
+	*event = NULL;
+}
+
+/* In the reverse order of server_start(); copes with a start that stopped half-way. */
+static void server_teardown(struct server *server)
+{
+	int r;
+
+	server->admin = admin_free(server->admin);
+	listener_stop(&server->listener);
+	server->scrubber = worker_free(server->scrubber);
+	server->verbs_worker = worker_free(server->verbs_worker);
+	server_free_event(&server->signal_events[1]);
+	server_free_event(&server->signal_events[0]);
+	server_free_event(&server->turn_event);
+	server_free_event(&server->async_event);
+	server_free_event(&server->lane_cq_event);
+	server_free_event(&server->control_cq_event);
+	listener_close(&server->listener);
+	r = device_close(&server->device);
+	if (r < 0) {
+		log_error("device not closed, leaving the rest to the kernel error=\"%s\"",
+			  strerror(-r));
+		server->exit_status = SERVER_EXIT_STUCK;
+		return;
+	}
+	pool_deinit(&server->pool);
+	if (server->deadlines != NULL) {
+		deadline_clear(server->deadlines, &server->sweep);
+		deadline_clear(server->deadlines, &server->stop_limit);
+	}
+	server->deadlines = deadline_queue_free(server->deadlines);
+	route_table_deinit(&server->lease_routes);
+	if (server->base != NULL)
+		event_base_free(server->base);
+}
+
+int server_run(const struct config *config)
+{
+	struct server server = {.config = *config, .started_ns = clock_now_ns()};
+
+	TAILQ_INIT(&server.sessions);
+	TAILQ_INIT(&server.notices);
+	TAILQ_INIT(&server.lanes);
+	TAILQ_INIT(&server.flush);
+	TAILQ_INIT(&server.leases);
+	server.exit_status = server_start(&server);
+	if (server.exit_status == 0) {
+		log_warn("tenants are not authenticated: a client is whoever it says it is");
+		log_info("ready device=%s pool_bytes=%" PRIu64,
+			 ibv_get_device_name(server.device.context->device), server.pool.len_bytes);
+		(void)event_base_dispatch(server.base);
+	}
+	/* What still waits for a device that is gone or stuck cannot be destroyed in order. */
+	if (server.exit_status == SERVER_EXIT_DEVICE || server.exit_status == SERVER_EXIT_STUCK)
+		_exit(server.exit_status);
+	server_teardown(&server);
+	if (server.exit_status == 0)
+		log_info("stopped");
+	return server.exit_status;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef DAEMON_SERVER_H
+#define DAEMON_SERVER_H
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "common/histogram.h"
+#include "common/log.h"
+#include "daemon/config.h"
+#include "daemon/deadline.h"
+#include "daemon/device.h"
+#include "daemon/isolation.h"
+#include "daemon/lane.h"
+#include "daemon/lease.h"
+#include "daemon/listener.h"
+#include "daemon/pool.h"
+#include "daemon/session.h"
+#include "daemon/tenant.h"
+#include "daemon/worker.h"
+
+struct admin;
+
+/* Exit statuses of the daemon. */
+enum {
+	SERVER_EXIT_OK = 0,
+	SERVER_EXIT_START = 1,	/* could not start; one line says why */
+	SERVER_EXIT_USAGE = 2,	/* options or configuration */
+	SERVER_EXIT_DEVICE = 74, /* the device was removed or failed */
+	SERVER_EXIT_STUCK = 75, /* something was left to the kernel at stop */
+};
+
+/* What has been counted since the start; one list gives struct and JSON. */
+#define SERVER_COUNTERS(X)                                                                         \
+	X(sessions_accepted)                                                                       \
+	X(sessions_rejected)                                                                       \
+	X(protocol_errors)                                                                         \
+	X(lanes_connected)                                                                         \
+	X(lanes_lost)                                                                              \
+	X(binds_posted)                                                                            \
+	X(binds_succeeded)                                                                         \
+	X(invalidates_posted)                                                                      \
+	X(invalidates_succeeded)                                                                   \
+	X(windows_unknown)                                                                         \
+	X(windows_allocated)                                                                       \
+	X(windows_deallocated)                                                                     \
+	X(guards_registered)                                                                       \
+	X(guards_deregistered)                                                                     \
+	X(leases_granted)                                                                          \
+	X(leases_ended)                                                                            \
+	X(destroy_failures)
+
+struct server_counters {
+#define X(name) uint64_t name;
+	SERVER_COUNTERS(X)
+#undef X
+};
+
+/* Everything that exists once; made by server_run(), used by all objects on the loop's thread. */
+struct server {
+	struct config config;
+	struct event_base *base;
+	struct deadline_queue *deadlines;
+	struct worker *verbs_worker;
+	struct worker *scrubber;
+	struct device device;
+	struct pool pool;
+	struct tenant_registry tenants;
+
+	struct isolation isolation;
+	struct listener listener;
+	struct admin *admin;
+
+	TAILQ_HEAD(, session) sessions;
+	uint64_t session_count;
+	TAILQ_HEAD(, session) notices; /* sessions with notices to send or messages to post */
+	TAILQ_HEAD(, lane) lanes;
+	uint64_t lane_count;
+	TAILQ_HEAD(, lane) flush; /* lanes with something to post */
+	struct route_table lease_routes;
+	TAILQ_HEAD(, lease) leases;
+	uint64_t lease_count;
+
+	struct event *control_cq_event;
+	struct event *lane_cq_event;
+	struct event *async_event;
+	struct event *turn_event; /* made active when something waits for the end of the turn */
+	struct event *signal_events[2];
+	struct deadline sweep;
+	struct deadline stop_limit;
+
+	bool stopping;
+	int exit_status;
+	uint64_t started_ns;
+	struct histogram revocation_us; /* decision -> fence */
+	struct server_counters counters;
+};
+
+/**
+ * server_run() - start, serve until told to stop, tear down
+ * @config: checked
+ *
+ * Return: the process's exit status.
+ */
+int server_run(const struct config *config);
+
+/**
+ * server_stop() - begin to stop: no new connections, all sessions end; the loop ends when all is gone
+ */
+void server_stop(struct server *server);
+
+/**
+ * server_device_lost() - the device is gone or unusable
+ *
+ * No completion can be expected any more: the process ends at once and leaves the rest to the kernel.
+ */
+void server_device_lost(struct server *server, const char *why);
+
+/** server_enforced_bits() - bit i: the i-th self-test property is enforced in the mode that is used */
+uint32_t server_enforced_bits(const struct server *server);
+
+/** server_end_turn() - have notices, control messages and posts go out at the end of this turn */
+void server_end_turn(struct server *server);
+
+/** server_maybe_stopped() - called when a session, lane or lease has gone */
+void server_maybe_stopped(struct server *server);
+
+/** server_random_id() - an object id: 31 random bits over a route */
+uint64_t server_random_id(uint32_t route);
+
+#endif

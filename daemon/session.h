@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef DAEMON_SESSION_H
+#define DAEMON_SESSION_H
+
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "common/endpoint.h"
+#include "daemon/deadline.h"
+#include "daemon/lane.h"
+#include "daemon/lease.h"
+#include "daemon/worker.h"
+#include "proto/message.h"
+
+struct server;
+struct tenant;
+
+#define SESSION_ENDED_MAX 256 /* ended leases that are remembered for their reason */
+
+enum session_state {
+	SESSION_HELLO,	 /* accepted; hello has not come yet */
+	SESSION_OPEN,	 /* a tenant's */
+	SESSION_CLOSING, /* leases and lanes are on their way out */
+	SESSION_REAPING, /* the verbs worker destroys the connection */
+	SESSION_GONE,	 /* about to be freed */
+	SESSION_STATES,
+};
+
+/* A control connection and what its client owns. */
+struct session {
+	enum cm_kind kind; /* CM_SESSION; first, since rdma_cm's events find us by it */
+	enum session_state state;
+	struct server *server;
+	TAILQ_ENTRY(session) server_link;
+	TAILQ_ENTRY(session) notice_link;
+	bool in_notices;
+	uint64_t id;
+	uint32_t route;
+	struct rdma_cm_id *cm_id;
+	uint32_t cq_reserved;
+	uint8_t *memory; /* of the endpoint; a slot of the device's control buffers */
+	struct endpoint endpoint;
+	struct tenant *tenant; /* NULL before hello */
+	char peer[64];	       /* address for the log */
+	struct deadline deadline; /* for hello; then looks after the peer's silence */
+	TAILQ_HEAD(, lane) lanes;
+	uint32_t lane_count;
+	uint32_t next_lane;
+	TAILQ_HEAD(, lease) leases;
+	uint64_t lease_count;
+	struct message_leases_ended ended_notice; /* collected until the end of the loop's turn */
+	struct {
+		uint64_t lease_id;
+		int reason;
+	} ended[SESSION_ENDED_MAX]; /* ring */
+	uint32_t ended_next;
+	bool peer_gone;
+	uint64_t close_limit_ns; /* until then the last messages may still go out */
+	struct worker_job reap_job;
+	int reap_result;
+	uint64_t reap_wait_ms;
+};
+
+/**
+ * session_accept() - a client wants a control connection
+ * @id: of the connect request; owned by the session on success
+ *
+ * Return: 0, or an error code for the reject's private data.
+ */
+int session_accept(struct server *server, struct rdma_cm_id *id,
+		   const struct rdma_conn_param *request);
+
+/** session_disconnected() - the peer has left, or the connection never came to be */
+void session_disconnected(struct session *session);
+
+/**
+ * session_end() - end a session; begins once, later calls do nothing
+ * @code: error code to tell the client, 0 if it left by itself
+ * @why: static text for the log
+ */
+void session_end(struct session *session, int code, const char *why);
+
+/** session_find() - by id; Return: NULL if there is none */
+struct session *session_find(const struct server *server, uint64_t id);
+
+/** session_lane() - by number; Return: NULL if there is none */
+struct lane *session_lane(const struct session *session, uint32_t number);
+
+/** session_reply(), session_reply_error() - answer a request; nothing happens if the session is ending */
+void session_reply(struct session *session, struct message *m, uint64_t request_id);
+void session_reply_error(struct session *session, uint64_t request_id, int code);
+
+/** session_lane_lost() - tell the client that a lane is gone */
+void session_lane_lost(struct session *session, uint32_t number);
+
+/** session_lease_ended() - remember why, and tell the client with the next notice if @tell */
+void session_lease_ended(struct session *session, const struct lease *lease, bool tell);
+
+/** session_lease_gone() - a lease has left the session's list */
+void session_lease_gone(struct session *session, struct lease *lease);
+
+/** session_lane_gone() - a lane has been torn down and is about to be freed */
+void session_lane_gone(struct session *session, struct lane *lane);
+
+/** session_flush_notices() - send what has been collected, and post what waits */
+void session_flush_notices(struct server *server);
+
+/** session_poll() - digest completions of all sessions. Return: false if the budget ran out first */
+bool session_poll(struct server *server);
+
+const char *session_state_name(enum session_state state);
+bool session_can_go(enum session_state from, enum session_state to);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The methods of the admin socket: the state of the daemon as JSON, and the operator's orders.
+ * Owns nothing.
+ *
+ * Thread: the loop.
+ */
+#include "daemon/status.h"
+
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "daemon/server.h"
+#include "proto/error.h"
+
+#define NUMBER(value) ((json_int_t)(value))
+
+static json_t *status_device(const struct server *server)
+{
+	const struct device *device = &server->device;
+	struct ibv_port_attr port;
+	const char *state = "unknown";
+	const char *link = "unknown";
+
+	if (ibv_query_port(device->context, 1, &port) == 0) {
+		state = ibv_port_state_str(port.state);
+		link = port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand";
+	}
+	return json_pack("{s:s,s:i,s:s,s:s}", "name", ibv_get_device_name(device->context->device),
+			 "port", 1, "state", state, "link", link);
+}
+
+static json_t *status_listen(const struct server *server)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < server->config.listen_count; i++)
+		json_array_append_new(list, json_string(server->config.listen[i]));
+	return list;
+}
+
+static json_t *status_pool(const struct server *server)
+{
+	struct extent_totals totals;
+
+	extent_map_totals(server->pool.extents, &totals);
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "bytes", NUMBER(server->pool.len_bytes),
+			 "page_bytes", NUMBER(server->pool.page_bytes), "free_bytes",
+			 NUMBER(totals.free_bytes), "leased_bytes", NUMBER(totals.leased_bytes),
+			 "dirty_bytes", NUMBER(totals.dirty_bytes), "largest_free_bytes",
+			 NUMBER(totals.largest_free_bytes));
+}
+
+static json_t *status_properties(const struct isolation *isolation)
+{
+	static const char *const column[2] = {"windows", "guarded"};
+	json_t *list = json_array();
+
+	for (int i = 0; i < SELFTEST_PROPERTIES; i++) {
+		json_t *row = json_pack("{s:s}", "name",
+					selftest_property_name((enum selftest_property)i));
+
+		for (int mode = 0; mode < 2; mode++) {
+			if (isolation->ran[mode])
+				json_object_set_new(row, column[mode],
+						    json_string(selftest_outcome_name(
+							    isolation->result[mode].outcome[i])));
+		}
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+static json_t *status_isolation(const struct server *server)
+{
+	const struct isolation *isolation = &server->isolation;
+
+	return json_pack("{s:s,s:s,s:s,s:s,s:o}", "configured",
+			 config_isolation_name(server->config.isolation), "mode",
+			 isolation_mode_name(isolation->mode), "why", isolation->why, "fence",
+			 isolation->fence_strict ? "strict" : "not strict", "properties",
+			 status_properties(isolation));
+}
+
+static json_t *status_leases(const struct server *server)
+{
+	const struct lease *lease;
+	uint64_t ending = 0;
+
+	TAILQ_FOREACH (lease, &server->leases, server_link)
+		ending += lease_is_ending(lease);
+	return json_pack("{s:I,s:I}", "active", NUMBER(server->lease_count - ending), "ending",
+			 NUMBER(ending));
+}
+
+static json_t *status_revocation(const struct server *server)
+{
+	const struct histogram *histogram = &server->revocation_us;
+
+	return json_pack("{s:I,s:I,s:I,s:I}", "count", NUMBER(histogram->count), "p50_us",
+			 NUMBER(histogram_percentile(histogram, 500)), "p99_us",
+			 NUMBER(histogram_percentile(histogram, 990)), "max_us",
+			 NUMBER(histogram->max));
+}
+
+/* What cannot be torn down and is tried again. */
+static json_t *status_stuck(const struct server *server)
+{
+	const struct lane *lane;
+	uint64_t windows = 0;
+	uint64_t bytes = 0;
+
+	TAILQ_FOREACH (lane, &server->lanes, server_link) {
+		const struct attachment *attachment;
+
+		if (lane->state != LANE_STUCK)
+			continue;
+		for (uint32_t i = 0; i < lane->window_count; i++)
+			windows += lane->windows[i]->state != WINDOW_GONE;
+		TAILQ_FOREACH (attachment, &lane->attachments, lane_link)
+			bytes += attachment->lease->extent_bytes;
+	}
+	return json_pack("{s:I,s:I}", "windows", NUMBER(windows), "bytes", NUMBER(bytes));
+}
+
+static json_t *status_counters(const struct server *server)
+{
+	json_t *counters = json_object();
+
+#define X(name) json_object_set_new(counters, #name, json_integer(NUMBER(server->counters.name)));
+	SERVER_COUNTERS(X)
+#undef X
+	return counters;
+}
+
+static void status_status(struct admin_request *request, json_t *params, void *context)
+{
+	const struct server *server = context;
+	uint64_t up_ms = (clock_now_ns() - server->started_ns) / CLOCK_NS_PER_MS;
+
+	(void)params;
+	admin_reply(request,
+		    json_pack("{s:s,s:I,s:I,s:b,s:b,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o}",
+			      "version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
+			      NUMBER(up_ms), "tenants_authenticated", 0, "stopping", server->stopping,
+			      "device", status_device(server), "listen", status_listen(server), "pool",
+			      status_pool(server), "isolation", status_isolation(server), "sessions",
+			      NUMBER(server->session_count), "lanes", NUMBER(server->lane_count),
+			      "leases", status_leases(server), "revocation", status_revocation(server),
+			      "stuck", status_stuck(server), "counters", status_counters(server)));
+}
+
+static json_t *status_lease(const struct lease *lease, uint64_t now_ns)
+{
+	const char rights[] = {
+		(lease->rights & MESSAGE_RIGHT_READ) != 0 ? 'r' : '-',
+		(lease->rights & MESSAGE_RIGHT_WRITE) != 0 ? 'w' : '-',
+		(lease->rights & MESSAGE_RIGHT_ATOMIC) != 0 ? 'a' : '-',
+		'\0',
+	};
+	const struct attachment *attachment;
+	json_t *lanes = json_array();
+	json_t *row;
+
+	LIST_FOREACH (attachment, &lease->attachments, lease_link)
+		json_array_append_new(lanes, json_integer(attachment->lane->number));
+	row = json_pack("{s:I,s:s,s:s,s:I,s:I,s:I,s:s,s:I,s:o,s:I}", "id", NUMBER(lease->id), "tenant",
+			lease->tenant->name, "state", lease_state_name(lease->state), "generation",
+			NUMBER(lease->generation), "len_bytes", NUMBER(lease->len_bytes),
+			"extent_bytes", NUMBER(lease->extent_bytes), "rights", rights, "ttl_left_ms",
+			NUMBER(clock_left_ms(lease->deadline.at_ns, now_ns)), "lanes", lanes,
+			"windows", NUMBER(lease->charged_windows));
+	if (lease->session != NULL)
+		json_object_set_new(row, "session", json_integer(NUMBER(lease->session->id)));
+	if (lease->back.extent != NULL)
+		json_object_set_new(row, "offset_bytes",
+				    json_integer(NUMBER(extent_offset_bytes(lease->back.extent))));
+	if (lease_is_ending(lease))
+		json_object_set_new(row, "reason", json_string(error_name(lease->reason)));
+	return row;
+}
+
+static void status_lease_list(struct admin_request *request, json_t *params, void *context)
+{
+	const struct server *server = context;
+	uint64_t now_ns = clock_now_ns();
+	const struct lease *lease;
+	json_t *list = json_array();
+
+	(void)params;
+	TAILQ_FOREACH (lease, &server->leases, server_link)
+		json_array_append_new(list, status_lease(lease, now_ns));
+	admin_reply(request, json_pack("{s:o}", "leases", list));
+}
+
+static void status_lease_revoke(struct admin_request *request, json_t *params, void *context)
+{
+	struct server *server = context;
+	struct lease *lease;
+	json_int_t id;
+
+	if (json_unpack(params, "{s:I!}", "id", &id) < 0 || id <= 0) {
+		admin_fail(request, ADMIN_ERROR_PARAMS, "params must be {\"id\": a lease's number}");
+		return;
+	}
+	lease = lease_find(server, (uint64_t)id);
+	if (lease == NULL) {
+		admin_fail(request, ERROR_NO_LEASE, error_text(ERROR_NO_LEASE));
+		return;
+	}
+	if (lease_is_ending(lease)) {
+		admin_fail(request, lease->reason, "the lease is ending already");
+		return;
+	}
+	if (lease_watch(lease, request) < 0) {
+		admin_fail(request, ERROR_NO_MEMORY, error_text(ERROR_NO_MEMORY));
+		return;
+	}
+	lease_end(lease, ERROR_REVOKED);
+}
+
+const struct admin_method status_methods[] = {
+	{"status", status_status},
+	{"lease.list", status_lease_list},
+	{"lease.revoke", status_lease_revoke},
+	{NULL, NULL},
+};
