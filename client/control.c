@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The control connection: the handshake, requests with their answers, and the daemon's
+ * notices. It owns the connection, its completion queue and memory, and the endpoint in it.
+ *
+ * A session is lost once and for good: by disconnection, by an error that answers no request,
+ * or because the daemon broke the protocol. Then every request in flight is answered with
+ * that, and every lane is lost too.
+ *
+ * Thread: completions on the service thread; the rest on any. Everything under the lock.
+ */
+#include "client/control.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/lane.h"
+#include "client/lease.h"
+#include "client/pool.h"
+#include "client/wait.h"
+#include "common/clock.h"
+#include "common/secure.h"
+#include "proto/error.h"
+#include "proto/limits.h"
+
+#define CONTROL_RECEIVES 32
+#define CONTROL_ROUTE 1 /* the queue is the endpoint's own, so one route does */
+#define CONTROL_BATCH 16
+#define CONTROL_BATCHES 16 /* in one step */
+
+static int control_setup(struct cm *cm)
+{
+	struct mempool *pool = cm->owner;
+	struct control *control = &pool->control;
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = {
+			.max_send_wr = ENDPOINT_SENDS,
+			.max_recv_wr = CONTROL_RECEIVES,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+	};
+	struct ibv_pd *pd;
+	int r;
+
+	r = pool_pd(pool, cm->id->verbs, &pd);
+	if (r < 0)
+		return r;
+	r = verbs_cq_init(&control->cq, cm->id->verbs, CONTROL_RECEIVES + ENDPOINT_SENDS);
+	if (r < 0)
+		return r;
+	r = buffer_init(&control->memory, pd, endpoint_memory_bytes(CONTROL_RECEIVES));
+	if (r < 0)
+		return r;
+	attr.send_cq = control->cq.cq;
+	attr.recv_cq = control->cq.cq;
+	if (rdma_create_qp(cm->id, pd, &attr) != 0)
+		return -errno;
+	control->posted = true;
+	return endpoint_init(&control->ep, cm->id->qp, control->memory.bytes,
+			     control->memory.mr->lkey, CONTROL_RECEIVES, CONTROL_ROUTE);
+}
+
+static int control_prepare(struct cm *cm)
+{
+	int r = control_setup(cm);
+
+	if (r == 0)
+		return 0;
+	return client_error_set(&cm->error, client_error_errno(r),
+				"cannot set up the control connection: %s", strerrordesc_np(-r));
+}
+
+static void control_established(struct cm *cm)
+{
+	/* Costs time, not correctness, if the device refuses. */
+	(void)verbs_qp_set_min_rnr_timer(cm_qp(cm));
+}
+
+static void control_gone(struct cm *cm)
+{
+	/* A last word of the daemon may be in the queue: it tells more than the event. */
+	control_step(cm->owner);
+	control_lose(cm->owner, MEMPOOL_E_SESSION_LOST, cm->error.text);
+}
+
+static const struct cm_ops control_cm_ops = {
+	.prepare = control_prepare,
+	.established = control_established,
+	.gone = control_gone,
+};
+
+int control_init(struct mempool *pool)
+{
+	struct control *control = &pool->control;
+	int r;
+
+	*control = (struct control){0};
+	r = wait_init(&control->sent);
+	if (r < 0)
+		return r;
+	r = cm_init(&control->cm, &control_cm_ops, pool);
+	if (r < 0)
+		(void)pthread_cond_destroy(&control->sent);
+	return r;
+}
+
+void control_deinit(struct mempool *pool)
+{
+	struct control *control = &pool->control;
+
+	assert(control->requests.first == NULL);
+	cm_deinit(&control->cm);
+	(void)pthread_cond_destroy(&control->sent);
+}
+
+int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_ns)
+{
+	struct private_data data = {
+		.kind = PRIVATE_DATA_CONTROL,
+		.version = PROTO_VERSION,
+		.version_min = PROTO_VERSION_MIN,
+	};
+	int r;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	cm_open(&pool->control.cm, pool->channel, peer, &data, deadline_ns);
+	r = cm_wait(&pool->control.cm, &pool->lock);
+	(void)pthread_mutex_unlock(&pool->lock);
+	return r;
+}
+
+void control_close(struct mempool *pool)
+{
+	struct control *control = &pool->control;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	if (control->posted)
+		endpoint_dead(&control->ep);
+	cm_close(&control->cm);
+	if (control->posted)
+		endpoint_deinit(&control->ep);
+	control->posted = false;
+	/* A queue that cannot be destroyed is left to the end of the process. */
+	(void)verbs_cq_deinit(&control->cq);
+	control->cq = (struct verbs_cq){0};
+	buffer_deinit(&control->memory);
+	(void)pthread_mutex_unlock(&pool->lock);
+}
+
+void control_lose(struct mempool *pool, int code, const char *text)
+{
+	struct control *control = &pool->control;
+
+	if (control->lost)
+		return;
+	control->lost = true;
+	client_error_set(&control->loss, control->welcomed ? MEMPOOL_E_SESSION_LOST : code, "%s",
+			 text);
+	if (control->posted)
+		endpoint_dead(&control->ep);
+	if (cm_qp(&control->cm) != NULL)
+		(void)verbs_qp_to_error(cm_qp(&control->cm));
+	while (control->requests.first != NULL)
+		request_finish(&control->requests, control->requests.first, &control->loss);
+	(void)pthread_cond_broadcast(&control->sent);
+	for (struct lane *lane = pool->lanes; lane != NULL; lane = lane->next)
+		lane_lose(lane, MEMPOOL_E_SESSION_LOST, text);
+	control->loss.code = MEMPOOL_E_SESSION_LOST;
+}
+
+static void control_break(struct mempool *pool, const struct message *m)
+{
+	char text[96];
+
+	(void)snprintf(text, sizeof(text), "the daemon broke the protocol with a message of type %s",
+		       message_type_name(m->type));
+	control_lose(pool, MEMPOOL_E_PROTOCOL, text);
+}
+
+static int control_send(struct mempool *pool, const struct message *m)
+{
+	int r = endpoint_send(&pool->control.ep, ENDPOINT_ORDINARY, m);
+
+	switch (r) {
+	case 0:
+		return 0;
+	case -ENOBUFS:
+		return client_error_raise(MEMPOOL_E_BUSY, "too many requests wait to be sent");
+	case -ENOMEM:
+		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
+	default:
+		control_lose(pool, MEMPOOL_E_SESSION_LOST, "cannot send to the daemon");
+		return client_error_forward(&pool->control.loss);
+	}
+}
+
+/* Sends and waits; leaves the request out of the list, whatever happens. */
+static int control_exchange(struct mempool *pool, struct message *m, struct request *request,
+			    uint64_t deadline_ns)
+{
+	struct control *control = &pool->control;
+	int r;
+
+	if (control->lost)
+		return client_error_forward(&control->loss);
+	if (!control->posted)
+		return client_error_raise(MEMPOOL_E_STATE, "there is no connection");
+	request_add(&control->requests, request);
+	request->sent_ns = clock_now_ns();
+	m->request_id = request->id;
+	r = control_send(pool, m);
+	if (r < 0) {
+		request_remove(&control->requests, request);
+		return r;
+	}
+	while (!request->done && wait_until(&request->changed, &pool->lock, deadline_ns))
+		;
+	if (request->done)
+		return request->error.code == 0 ? 0 : client_error_forward(&request->error);
+	request_remove(&control->requests, request);
+	return client_error_raise(MEMPOOL_E_TIMEOUT, "no answer to a message of type %s in time",
+				  message_type_name(m->type));
+}
+
+int control_call(struct mempool *pool, struct message *m, struct request *request,
+		 uint64_t deadline_ns)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	r = control_exchange(pool, m, request, deadline_ns);
+	(void)pthread_mutex_unlock(&pool->lock);
+	return r;
+}
+
+int control_request(struct mempool *pool, struct message *m, uint16_t answer_type,
+		    request_answer_fn answer, void *context, uint64_t deadline_ns)
+{
+	struct request request;
+	int r;
+
+	r = request_init(&request, answer_type, answer, context);
+	if (r < 0)
+		return client_error_raise(client_error_errno(r), "cannot wait for an answer");
+	r = control_call(pool, m, &request, deadline_ns);
+	request_deinit(&request);
+	return r;
+}
+
+static int control_welcome(struct request *request, const struct message *m)
+{
+	struct mempool *pool = request->context;
+	struct control *control = &pool->control;
+	const struct message_welcome *welcome = &m->u.welcome;
+
+	if (welcome->version < PROTO_VERSION_MIN || welcome->version > PROTO_VERSION)
+		return -EPROTO;
+	if (welcome->receives < PROTO_CREDITS_MIN || welcome->receives > PROTO_CREDITS_MAX)
+		return -EPROTO;
+	if (endpoint_peer_receives(&control->ep, welcome->receives) < 0)
+		return -EPROTO;
+	control->welcome = *welcome;
+	control->welcomed = true;
+	return 0;
+}
+
+int control_hello(struct mempool *pool, const char *tenant, uint64_t deadline_ns)
+{
+	struct message m = {
+		.type = MESSAGE_HELLO,
+		.u.hello = {.version = PROTO_VERSION, .receives = CONTROL_RECEIVES},
+	};
+
+	secure_random(m.u.hello.instance, sizeof(m.u.hello.instance));
+	(void)snprintf(m.u.hello.tenant, sizeof(m.u.hello.tenant), "%s", tenant);
+	return control_request(pool, &m, MESSAGE_WELCOME, control_welcome, pool, deadline_ns);
+}
+
+static bool control_sending(const struct control *control)
+{
+	return !control->lost && (control->ep.waiting > 0 || control->ep.sends_posted > 0);
+}
+
+void control_bye(struct mempool *pool, uint64_t deadline_ns)
+{
+	struct control *control = &pool->control;
+	struct message m = {.type = MESSAGE_BYE};
+
+	(void)pthread_mutex_lock(&pool->lock);
+	if (control->welcomed && !control->lost && control_send(pool, &m) == 0) {
+		while (control_sending(control) &&
+		       wait_until(&control->sent, &pool->lock, deadline_ns))
+			;
+	}
+	(void)pthread_mutex_unlock(&pool->lock);
+}
+
+/* The grant that a thread has given up waiting for: nobody would ever release that lease. */
+static void control_give_back(struct mempool *pool, const struct message *grant)
+{
+	struct message m = {.type = MESSAGE_RELEASE};
+
+	if ((grant->flags & MESSAGE_FLAG_MORE) != 0 ||
+	    lease_find(pool, grant->u.grant.lease_id) != NULL)
+		return;
+	m.request_id = ++pool->control.requests.last_id;
+	m.u.lease.lease_id = grant->u.grant.lease_id;
+	(void)control_send(pool, &m);
+}
+
+static void control_answer(struct mempool *pool, const struct message *m)
+{
+	struct control *control = &pool->control;
+	struct request *request = request_find(&control->requests, m->request_id);
+	struct client_error error;
+	int r = 0;
+
+	if (request == NULL) {
+		if (m->type == MESSAGE_GRANT)
+			control_give_back(pool, m);
+		return;
+	}
+	if (m->type == MESSAGE_ERROR) {
+		client_error_told(&error, &m->u.error);
+		request_finish(&control->requests, request, &error);
+		return;
+	}
+	if (m->type != request->answer_type) {
+		control_break(pool, m);
+		return;
+	}
+	if (request->answer != NULL)
+		r = request->answer(request, m);
+	if (r < 0)
+		control_break(pool, m);
+	else if (r == 0)
+		request_finish(&control->requests, request, NULL);
+}
+
+static void control_error(struct mempool *pool, const struct message *m)
+{
+	struct client_error error;
+
+	if (m->request_id != 0) {
+		control_answer(pool, m);
+		return;
+	}
+	client_error_told(&error, &m->u.error);
+	control_lose(pool, error.code, error.text);
+}
+
+static void control_pong(struct mempool *pool, const struct message *ping)
+{
+	struct message m = {.type = MESSAGE_PONG, .request_id = ping->request_id};
+
+	(void)control_send(pool, &m);
+}
+
+static void control_message(struct mempool *pool, const struct message *m)
+{
+	switch (m->type) {
+	case MESSAGE_WELCOME:
+	case MESSAGE_PONG:
+	case MESSAGE_LANE_OFFER:
+	case MESSAGE_LANE_READY:
+	case MESSAGE_GRANT:
+	case MESSAGE_RENEWED:
+	case MESSAGE_RELEASED:
+		control_answer(pool, m);
+		break;
+	case MESSAGE_ERROR:
+		control_error(pool, m);
+		break;
+	case MESSAGE_PING:
+		control_pong(pool, m);
+		break;
+	case MESSAGE_LANE_LOST:
+		lane_lost(pool, m->u.lane.lane);
+		break;
+	case MESSAGE_LEASES_ENDED:
+		lease_ended(pool, &m->u.leases_ended);
+		break;
+	default:
+		control_break(pool, m);
+	}
+}
+
+static void control_complete(struct mempool *pool, const struct ibv_wc *wc)
+{
+	struct message m;
+	int r;
+
+	r = endpoint_complete(&pool->control.ep, wc, &m);
+	if (r == 0 || pool->control.lost)
+		return;
+	if (r > 0)
+		control_message(pool, &m);
+	else if (r == -ENETRESET)
+		control_lose(pool, MEMPOOL_E_SESSION_LOST, "the connection to the daemon broke");
+	else
+		control_lose(pool, MEMPOOL_E_PROTOCOL, "the daemon broke the protocol");
+}
+
+/* Return: were there as many completions as fit a batch? */
+static bool control_batch(struct mempool *pool)
+{
+	struct ibv_wc wc[CONTROL_BATCH];
+	int n = verbs_poll_cq(pool->control.cq.cq, CONTROL_BATCH, wc);
+
+	if (n < 0)
+		control_lose(pool, MEMPOOL_E_SESSION_LOST, "the completion queue is broken");
+	for (int i = 0; i < n; i++)
+		control_complete(pool, &wc[i]);
+	return n == CONTROL_BATCH;
+}
+
+void control_step(struct mempool *pool)
+{
+	struct control *control = &pool->control;
+	int batches = 0;
+
+	if (!control->posted)
+		return;
+	if (verbs_cq_rearm(&control->cq) < 0)
+		control_lose(pool, MEMPOOL_E_SESSION_LOST, "the completion queue is broken");
+	while (control_batch(pool)) {
+		if (++batches < CONTROL_BATCHES)
+			continue;
+		pool_wake(pool);
+		break;
+	}
+	if (endpoint_flush(&control->ep) < 0)
+		control_lose(pool, MEMPOOL_E_SESSION_LOST, "cannot send to the daemon");
+	if (!control_sending(control))
+		(void)pthread_cond_broadcast(&control->sent);
+}

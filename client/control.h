@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CLIENT_CONTROL_H
+#define CLIENT_CONTROL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "client/buffer.h"
+#include "client/cm.h"
+#include "client/error.h"
+#include "client/request.h"
+#include "common/endpoint.h"
+#include "common/verbs.h"
+#include "proto/message.h"
+
+struct mempool;
+
+/* The control connection of a session; guarded by the session's lock. */
+struct control {
+	struct cm cm;
+	struct verbs_cq cq;
+	struct buffer memory;
+	struct endpoint ep;
+	bool posted;   /* the endpoint is in use */
+	bool welcomed; /* the handshake is over; welcome is valid */
+	bool lost;     /* for good; loss says why */
+	struct client_error loss;
+	struct message_welcome welcome;
+	struct request_list requests;
+	pthread_cond_t sent; /* signalled when nothing waits to be sent any more */
+};
+
+/** control_init() - Return: 0 or a negative errno */
+int control_init(struct mempool *pool);
+void control_deinit(struct mempool *pool);
+
+/**
+ * control_open() - connect; takes the session's lock
+ *
+ * Return: 0, or a code with the thread's last error set; close it then.
+ */
+int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_ns);
+
+/** control_hello() - the handshake; takes the session's lock; Return: 0 or a code, last error set */
+int control_hello(struct mempool *pool, const char *tenant, uint64_t deadline_ns);
+
+/** control_bye() - tell the daemon that all is done, if that can be done in time; takes the lock */
+void control_bye(struct mempool *pool, uint64_t deadline_ns);
+
+/** control_close() - disconnect; may be opened again; takes the session's lock */
+void control_close(struct mempool *pool);
+
+/**
+ * control_call() - send a request, wait for its answer; takes the session's lock
+ * @m: its request id is filled in
+ * @request: initialised; its answer function has seen the answer if 0 is returned
+ *
+ * Return: 0, the daemon's code, MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST, ...; the thread's
+ * last error is set.
+ */
+int control_call(struct mempool *pool, struct message *m, struct request *request,
+		 uint64_t deadline_ns);
+
+/** control_request() - control_call() with a request made from the last arguments */
+int control_request(struct mempool *pool, struct message *m, uint16_t answer_type,
+		    request_answer_fn answer, void *context, uint64_t deadline_ns);
+
+/** control_step() - digest completions, without blocking; lock held */
+void control_step(struct mempool *pool);
+
+/** control_lose() - the session is over: wake everybody; lock held */
+void control_lose(struct mempool *pool, int code, const char *text);
+
+#endif

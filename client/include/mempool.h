@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef MEMPOOL_H
+#define MEMPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+/*
+ * libmempool: use memory of another machine that mempoold lends.
+ *
+ * A `mempool` is a session with one daemon. In it one acquires leases, each so many bytes,
+ * with such rights, for so long. Reads and writes of a lease are RDMA: the daemon's CPU has
+ * no part in them. A lease that has ended is refused by the daemon's device.
+ *
+ * All functions return 0 or a negative code of enum mempool_error; mempool_last_error()
+ * then has a sentence about it for the calling thread.
+ */
+
+enum mempool_error {
+	MEMPOOL_E_PROTOCOL = -1001,	 /* the other end broke the protocol, or says that we did */
+	MEMPOOL_E_VERSION = -1002,	 /* protocol versions do not overlap */
+	MEMPOOL_E_BUSY = -1003,
+	MEMPOOL_E_AUTH = -1004,
+	MEMPOOL_E_INTERNAL = -1005,
+	MEMPOOL_E_DRAINING = -1006,
+	MEMPOOL_E_SESSIONS_MAX = -1007,
+	MEMPOOL_E_LENGTH_ZERO = -1010,
+	MEMPOOL_E_LENGTH_POOL = -1011,
+	MEMPOOL_E_LENGTH_EXTENT = -1012,
+	MEMPOOL_E_TTL_ZERO = -1013,
+	MEMPOOL_E_TTL_MAX = -1014,
+	MEMPOOL_E_RIGHTS = -1015,
+	MEMPOOL_E_RIGHTS_DEVICE = -1016,
+	MEMPOOL_E_LEASES_MAX = -1017,
+	MEMPOOL_E_LANE_STATE = -1018,
+	MEMPOOL_E_LANES_MAX = -1019,
+	MEMPOOL_E_WINDOWS_MAX = -1020,
+	MEMPOOL_E_LANE_LEASES_MAX = -1021,
+	MEMPOOL_E_LANE_OFFER = -1022,
+	MEMPOOL_E_DEVICE = -1023,
+	MEMPOOL_E_NO_LEASE = -1030,
+	MEMPOOL_E_EXPIRED = -1031,
+	MEMPOOL_E_REVOKED = -1032,
+	MEMPOOL_E_RELEASED = -1033,
+	MEMPOOL_E_SESSION_ENDED = -1034,
+	MEMPOOL_E_DRAINED = -1035,
+	MEMPOOL_E_ORPHANED = -1036,
+	MEMPOOL_E_MEMORY = -1037,
+	MEMPOOL_E_LANE = -1040,
+	MEMPOOL_E_TIMEOUT = -1041,
+	MEMPOOL_E_UNKNOWN = -1042,
+	MEMPOOL_E_ACCESS = -1043,
+	MEMPOOL_E_RANGE = -1044,
+	MEMPOOL_E_ALIGN = -1045,
+	MEMPOOL_E_INVALID = -1046,
+	MEMPOOL_E_STATE = -1047,
+	MEMPOOL_E_RESOLVE = -1050,
+	MEMPOOL_E_UNREACHABLE = -1051,
+	MEMPOOL_E_NO_RDMA = -1052,
+	MEMPOOL_E_REJECTED = -1053,
+	MEMPOOL_E_SESSION_LOST = -1054,
+	MEMPOOL_E_NO_MEMORY = -1055,
+	MEMPOOL_E_SYSTEM = -1056,
+};
+
+/* Rights of a lease; at least one. */
+#define MEMPOOL_READ 1u
+#define MEMPOOL_WRITE 2u
+#define MEMPOOL_ATOMIC 4u
+
+typedef struct mempool mempool;
+typedef struct mempool_lease mempool_lease;
+
+struct mempool_connect_opts {
+	size_t size;	     /* sizeof(struct mempool_connect_opts) */
+	const char *tenant;  /* the name the daemon knows us by; required */
+	uint32_t timeout_ms; /* for the whole call, and later for each call; 0: 5000 */
+};
+
+/**
+ * mempool_connect() - open a session with a daemon
+ * @address: "host:port", "[v6 address]:port"; host alone means port 7471
+ * @opts: required; copied
+ * @ret_pool: the session; close it with mempool_close()
+ *
+ * Starts one thread of the library's own, with all signals blocked, that keeps the session
+ * alive. Each address of the host is tried in turn, within the time-out; only the look-up of
+ * the host's name, which is the system resolver's, may take longer than that.
+ * Thread: any. State: none needed.
+ *
+ * Errors: MEMPOOL_E_INVALID (an argument), MEMPOOL_E_RESOLVE (no such host),
+ * MEMPOOL_E_NO_RDMA (the route does not lead over an RDMA device), MEMPOOL_E_UNREACHABLE
+ * (nobody answers), MEMPOOL_E_REJECTED (nobody listens there), MEMPOOL_E_AUTH,
+ * MEMPOOL_E_VERSION, MEMPOOL_E_SESSIONS_MAX, MEMPOOL_E_DEVICE (the daemon refused),
+ * MEMPOOL_E_TIMEOUT, MEMPOOL_E_NO_MEMORY, MEMPOOL_E_SYSTEM.
+ * Since 0.1.
+ */
+int mempool_connect(const char *address, const struct mempool_connect_opts *opts,
+		    mempool **ret_pool);
+
+/**
+ * mempool_close() - end the session; its leases end with it
+ * @pool: NULL is allowed; invalid afterwards, and so are its leases
+ *
+ * Thread: any, but no other call on this session may be running. Ends within the session's
+ * time-out also when the daemon does not answer.
+ * Errors: none. Since 0.1.
+ */
+void mempool_close(mempool *pool);
+
+struct mempool_acquire_opts {
+	size_t size;	  /* sizeof(struct mempool_acquire_opts) */
+	uint64_t ttl_ms;  /* how long the lease lasts unless renewed; not 0 */
+	uint32_t rights;  /* MEMPOOL_READ | ... */
+	uint32_t wait_ms; /* how long the daemon may let us wait for memory; 0: do not wait */
+};
+
+/**
+ * mempool_acquire() - acquire a lease
+ * @len_bytes: its length, any number of bytes
+ * @ret_lease: give it back with mempool_release()
+ *
+ * The bytes are zero. Thread: any. State: session open.
+ *
+ * Errors: MEMPOOL_E_LENGTH_ZERO, MEMPOOL_E_LENGTH_POOL (longer than the pool),
+ * MEMPOOL_E_LENGTH_EXTENT (no room now), MEMPOOL_E_TTL_ZERO, MEMPOOL_E_TTL_MAX,
+ * MEMPOOL_E_RIGHTS (none, or unknown ones), MEMPOOL_E_RIGHTS_DEVICE, MEMPOOL_E_LEASES_MAX,
+ * MEMPOOL_E_WINDOWS_MAX, MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_TIMEOUT,
+ * MEMPOOL_E_SESSION_LOST, MEMPOOL_E_INVALID.
+ * Since 0.1.
+ */
+int mempool_acquire(mempool *pool, uint64_t len_bytes, const struct mempool_acquire_opts *opts,
+		    mempool_lease **ret_lease);
+
+/**
+ * mempool_read(), mempool_write() - copy bytes of a lease to or from local memory
+ * @offset_bytes: where in the lease
+ * @buf: any memory; need not be registered, and is not used after the return
+ * @len_bytes: how many; 0 does nothing and touches no wire
+ *
+ * A read of bytes that another thread is writing may see some of them. When an error is
+ * returned, any part of the range may have been transferred. Thread: any. State: lease not released.
+ *
+ * Errors: MEMPOOL_E_RANGE (outside the lease), MEMPOOL_E_ACCESS (the lease lacks the right),
+ * MEMPOOL_E_EXPIRED, MEMPOOL_E_REVOKED, MEMPOOL_E_DRAINED, MEMPOOL_E_NO_LEASE (the lease has
+ * ended), MEMPOOL_E_LANE (the data connection was lost; it has been or will be restored: try
+ * again), MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT.
+ * Since 0.1.
+ */
+int mempool_read(mempool_lease *lease, uint64_t offset_bytes, void *buf, size_t len_bytes);
+int mempool_write(mempool_lease *lease, uint64_t offset_bytes, const void *buf, size_t len_bytes);
+
+/**
+ * mempool_renew() - let the lease last @ttl_ms from now
+ *
+ * Thread: any. Errors: MEMPOOL_E_TTL_ZERO, MEMPOOL_E_TTL_MAX, the codes of an ended lease,
+ * MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT. Since 0.1.
+ */
+int mempool_renew(mempool_lease *lease, uint64_t ttl_ms);
+
+/**
+ * mempool_release() - give the lease back
+ * @lease: NULL is allowed; invalid afterwards, whatever is returned
+ *
+ * On success the daemon's device refuses the lease's keys already.
+ * Thread: any, but no other call on this lease may be running.
+ * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT. Since 0.1.
+ */
+int mempool_release(mempool_lease *lease);
+
+struct mempool_lease_info {
+	size_t size;	     /* sizeof(struct mempool_lease_info), set by the caller */
+	uint64_t id;	     /* as in mempoolctl lease list */
+	uint64_t len_bytes;
+	uint64_t ttl_left_ms; /* by our own clock, counted from the request: never too long */
+	uint32_t rights;
+	uint32_t generation;  /* changes when the keys change */
+};
+
+/**
+ * mempool_lease_info() - what is known of a lease
+ *
+ * Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_lease_info(mempool_lease *lease, struct mempool_lease_info *ret_info);
+
+/**
+ * mempool_error_text() - a sentence for a code
+ *
+ * Return: a static string, never NULL, for any number. Since 0.1.
+ */
+const char *mempool_error_text(int code);
+
+/**
+ * mempool_last_error() - a sentence about the last error that a call returned to this thread
+ *
+ * Return: valid until the thread's next call; "" if there was none. Since 0.1.
+ */
+const char *mempool_last_error(void);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

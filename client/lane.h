@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CLIENT_LANE_H
+#define CLIENT_LANE_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/buffer.h"
+#include "client/cm.h"
+#include "common/verbs.h"
+
+/*
+ * A data connection. The object lives as long as the session; the connection in it may be
+ * lost and made again, each time as a new incarnation, with another number.
+ *
+ * One thread at a time is a lane's holder, from lane_enter() to lane_leave(): it alone posts,
+ * polls, opens and closes, without the session's lock. Under the lock, anybody may declare
+ * the lane lost; the QP is then in ERR and the holder gets its flushes.
+ */
+
+#define LANE_SLOTS 8 /* staging buffers, and so pieces in flight */
+#define LANE_SLOT_BYTES (256u * 1024)
+#define LANE_SENDS 64 /* work requests that the QP has room for */
+
+enum lane_state {
+	LANE_CLOSED,
+	LANE_OPENING,
+	LANE_UP,
+	LANE_LOST, /* the QP is in ERR or gone wrong; to be closed by the next holder */
+};
+
+struct mempool;
+
+struct lane {
+	/* Under the session's lock. */
+	struct lane *next;
+	struct mempool *pool;
+	enum lane_state state;
+	bool busy; /* has a holder */
+	pthread_cond_t freed;
+	uint32_t number;      /* the daemon's, valid while OPENING and UP */
+	uint64_t incarnation; /* unique in the session; 0: never up */
+	struct cm cm;
+	/* The holder's. */
+	struct verbs_cq cq;
+	struct buffer staging;
+	uint32_t message_max_bytes;
+	uint32_t posted; /* work requests that have not completed */
+};
+
+/** lane_init() - Return: 0 or a negative errno */
+int lane_init(struct lane *lane, struct mempool *pool);
+
+/** lane_deinit() - must be closed */
+void lane_deinit(struct lane *lane);
+
+/** lane_enter() - become the holder; Return: 0, or MEMPOOL_E_TIMEOUT with the last error set */
+int lane_enter(struct lane *lane, uint64_t deadline_ns);
+void lane_leave(struct lane *lane);
+
+/** lane_open() - holder: close what there is, connect; Return: 0 or a code, last error set */
+int lane_open(struct lane *lane, uint64_t deadline_ns);
+
+/** lane_close() - holder: collect flushes (bounded), disconnect, destroy; closed is allowed */
+void lane_close(struct lane *lane);
+
+/** lane_ensure() - enter, open if not up, leave; Return: 0 or a code, last error set */
+int lane_ensure(struct lane *lane, uint64_t deadline_ns);
+
+/** lane_is_up() - takes the lock; an answer that may be out of date */
+bool lane_is_up(struct lane *lane);
+
+/** lane_lose() - lock held: the connection is of no use any more; not being up is allowed */
+void lane_lose(struct lane *lane, int code, const char *text);
+
+/** lane_lost() - lock held: the daemon says that a lane is lost; unknown numbers are ignored */
+void lane_lost(struct mempool *pool, uint32_t number);
+
+/** lane_slot() - holder: staging buffer @index modulo LANE_SLOTS, LANE_SLOT_BYTES long */
+static inline uint8_t *lane_slot(const struct lane *lane, uint64_t index)
+{
+	return lane->staging.bytes + index % LANE_SLOTS * LANE_SLOT_BYTES;
+}
+
+/**
+ * lane_post() - holder: post an RDMA read or write, signalled
+ * @local: within the staging buffers
+ *
+ * At most LANE_SENDS at a time. Return: 0, or a negative errno (nothing was posted).
+ */
+int lane_post(struct lane *lane, enum ibv_wr_opcode opcode, void *local, uint32_t len_bytes,
+	      uint64_t remote_addr, uint32_t rkey);
+
+/**
+ * lane_collect() - holder: wait for the oldest work request to complete
+ *
+ * Return: 1, 0 if the deadline has passed, or a negative errno (the queue is broken).
+ */
+int lane_collect(struct lane *lane, uint64_t deadline_ns, enum ibv_wc_status *ret_status);
+
+/** lane_abort() - holder: declare the lane lost and collect all that is posted (bounded) */
+void lane_abort(struct lane *lane);
+
+/** lane_qp() - for tests: the QP, NULL if there is none */
+static inline struct ibv_qp *lane_qp(const struct lane *lane)
+{
+	return cm_qp(&lane->cm);
+}
+
+/**
+ * lane_raw() - for tests: one read or write with any address and key, without any check
+ * @local: within the staging buffers (lane_slot())
+ * @ret_status: how it completed; if not with success, the lane is lost
+ *
+ * Does not open the lane. Not to be called by the holder. Return: 0; or a code, and if it is
+ * not MEMPOOL_E_TIMEOUT nothing was posted.
+ */
+int lane_raw(struct lane *lane, enum ibv_wr_opcode opcode, void *local, uint32_t len_bytes,
+	     uint64_t remote_addr, uint32_t rkey, uint32_t timeout_ms,
+	     enum ibv_wc_status *ret_status);
+
+#endif

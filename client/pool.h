@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CLIENT_POOL_H
+#define CLIENT_POOL_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "client/control.h"
+#include "client/include/mempool.h"
+#include "client/lane.h"
+
+/*
+ * A session. One lock guards its state: connections, requests, leases. A lane moreover has a
+ * holder (see client/lane.h), who owns its queue and buffers; the lock is taken by holders,
+ * never the other way round: nobody waits for a lane with the lock held but in wait_until().
+ */
+
+struct pool_device;
+
+struct mempool {
+	pthread_mutex_t lock;
+	pthread_t thread;
+	bool thread_runs; /* only the thread that opens and closes looks at it */
+	bool stop;
+	int wake_fd;
+	uint32_t timeout_ms; /* constant */
+	struct rdma_event_channel *channel;
+	struct pool_device *devices;
+	struct sockaddr_storage peer; /* constant once connected */
+	struct control control;
+	struct lane lane; /* the one that is used; first of lanes */
+	struct lane *lanes;
+	uint64_t incarnations; /* of all lanes so far */
+	struct mempool_lease *leases;
+};
+
+/** pool_pd() - our protection domain of a device; lock held; Return: 0 or a negative errno */
+int pool_pd(struct mempool *pool, struct ibv_context *context, struct ibv_pd **ret_pd);
+
+/** pool_deadline() - of a call that begins now */
+uint64_t pool_deadline(const struct mempool *pool);
+
+/** pool_wake() - let the service thread do a step */
+void pool_wake(struct mempool *pool);
+
+/**
+ * pool_step() - handle all events there are, without blocking; lock held
+ *
+ * All that the service thread does between two polls.
+ */
+void pool_step(struct mempool *pool);
+
+/** pool_options_known() - is a struct that begins with its size one that we understand in full? */
+bool pool_options_known(const void *options, size_t known_bytes);
+
+/** pool_lane() - for tests: the lane that is used */
+static inline struct lane *pool_lane(mempool *pool)
+{
+	return &pool->lane;
+}
+
+/**
+ * pool_lane_new() - for tests: a further lane, opened
+ *
+ * Belongs to the session. Return: 0 or a code.
+ */
+int pool_lane_new(mempool *pool, struct lane **ret_lane);
+
+#endif
