@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Cases of daemon/config.c, and of common/strict_json.c beneath it. Every case writes a
+ * file and loads it; the file lives in memory under a path that error lines name.
+ */
+#include "daemon/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/unit/test.h"
+
+#define REQUIRED "\"listen\":[\"10.77.0.1:7471\"],\"pool_size\":\"1GiB\""
+
+struct loaded {
+	struct config config;
+	char error[CONFIG_ERROR_MAX]; /* without the path in front */
+	int r;
+};
+
+static void load_bytes(const char *bytes, size_t len, struct loaded *loaded)
+{
+	int fd = memfd_create("config", 0);
+	char path[64], error[CONFIG_ERROR_MAX] = "";
+	size_t path_len;
+
+	if (fd < 0 || write(fd, bytes, len) != (ssize_t)len)
+		abort();
+	path_len = (size_t)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	memset(loaded, 0x5a, sizeof(*loaded));
+	loaded->r = config_load(path, &loaded->config, error);
+	close(fd);
+	loaded->error[0] = '\0';
+	if (!strncmp(error, path, path_len))
+		strcpy(loaded->error, error + path_len);
+	/* Always one line. */
+	if (strchr(error, '\n'))
+		strcpy(loaded->error, "several lines");
+}
+
+static void load_text(const char *text, struct loaded *loaded)
+{
+	load_bytes(text, strlen(text), loaded);
+}
+
+/* The required keys and one more member. */
+static void load_member(const char *member, struct loaded *loaded)
+{
+	char text[2048];
+
+	snprintf(text, sizeof(text), "{" REQUIRED ",%s}", member);
+	load_text(text, loaded);
+}
+
+static void check_refused(const char *member, const char *error)
+{
+	struct loaded loaded;
+
+	load_member(member, &loaded);
+	CHECK_STR(loaded.error, error);
+	CHECK_INT(loaded.r, -EINVAL);
+}
+
+static void check_taken(const char *member)
+{
+	struct loaded loaded;
+
+	load_member(member, &loaded);
+	CHECK_STR(loaded.error, "");
+	CHECK_INT(loaded.r, 0);
+}
+
+TEST(config_defaults__values)
+{
+	struct config c;
+
+	memset(&c, 0x5a, sizeof(c));
+	config_defaults(&c);
+	CHECK_STR(c.device, "");
+	CHECK_INT(c.device_wait_ms, 60000);
+	CHECK_INT(c.listen_count, 0);
+	CHECK_INT(c.pool_size_bytes, 0);
+	CHECK_STR(c.admin_socket, "/run/mempoold/admin.sock");
+	CHECK_INT(c.ttl_default_ms, 30000);
+	CHECK_INT(c.ttl_max_ms, 3600000);
+	CHECK_INT(c.isolation, CONFIG_ISOLATION_AUTO);
+	CHECK_INT(c.window_max_bytes, UINT64_C(1) << 30);
+	CHECK_INT(c.scrub_chunk_bytes, UINT64_C(16) << 20);
+	CHECK_INT(c.sessions_max, 256);
+	CHECK_INT(c.lanes_max, 16);
+	CHECK_INT(c.leases_max, 65536);
+	CHECK_INT(c.lane_leases_max, 1024);
+	CHECK_INT(c.control_receives, 32);
+	CHECK_INT(c.lane_send_queue, 128);
+	CHECK_INT(c.read_depth, 16);
+	CHECK_INT(c.backlog, 128);
+	CHECK_INT(c.handshake_timeout_ms, 5000);
+	CHECK_INT(c.lane_offer_ms, 10000);
+	CHECK_INT(c.lane_sweep_ms, 5000);
+	CHECK_INT(c.completion_timeout_ms, 2000);
+	CHECK_INT(c.credit_timeout_ms, 2000);
+	CHECK_INT(c.log_level, LOG_LEVEL_INFO);
+}
+
+TEST(config_load__every_key)
+{
+	struct loaded loaded;
+	const struct config *c = &loaded.config;
+
+	load_text("{\"device\":\"rxe0\",\"device_wait\":\"0\","
+		  "\"listen\":[\"10.77.0.1:7471\",\"[fd00::1]:1\",\"host.example:65535\"],"
+		  "\"pool_size\":\"64TiB\",\"admin_socket\":\"/tmp/a\",\"ttl_default\":\"1ms\","
+		  "\"ttl_max\":\"30d\",\"isolation\":\"unverified\",\"window_max\":\"2GiB\","
+		  "\"scrub_chunk\":\"4KiB\",\"sessions_max\":1,\"lanes_max\":2,\"leases_max\":3,"
+		  "\"lane_leases_max\":4,\"control_receives\":5,\"lane_send_queue\":6,"
+		  "\"read_depth\":7,\"backlog\":8,\"handshake_timeout\":\"11ms\","
+		  "\"lane_offer\":\"12ms\",\"lane_sweep\":\"13ms\","
+		  "\"completion_timeout\":\"14ms\",\"credit_timeout\":\"15ms\","
+		  "\"log_level\":\"debug\"}",
+		  &loaded);
+	CHECK_INT(loaded.r, 0);
+	CHECK_STR(c->device, "rxe0");
+	CHECK_INT(c->device_wait_ms, 0);
+	CHECK_INT(c->listen_count, 3);
+	CHECK_STR(c->listen[0], "10.77.0.1:7471");
+	CHECK_STR(c->listen[1], "[fd00::1]:1");
+	CHECK_STR(c->listen[2], "host.example:65535");
+	CHECK_INT(c->pool_size_bytes, UINT64_C(64) << 40);
+	CHECK_STR(c->admin_socket, "/tmp/a");
+	CHECK_INT(c->ttl_default_ms, 1);
+	CHECK_INT(c->ttl_max_ms, UINT64_C(2592000000));
+	CHECK_INT(c->isolation, CONFIG_ISOLATION_UNVERIFIED);
+	CHECK_INT(c->window_max_bytes, UINT64_C(2) << 30);
+	CHECK_INT(c->scrub_chunk_bytes, 4096);
+	CHECK_INT(c->sessions_max, 1);
+	CHECK_INT(c->lanes_max, 2);
+	CHECK_INT(c->leases_max, 3);
+	CHECK_INT(c->lane_leases_max, 4);
+	CHECK_INT(c->control_receives, 5);
+	CHECK_INT(c->lane_send_queue, 6);
+	CHECK_INT(c->read_depth, 7);
+	CHECK_INT(c->backlog, 8);
+	CHECK_INT(c->handshake_timeout_ms, 11);
+	CHECK_INT(c->lane_offer_ms, 12);
+	CHECK_INT(c->lane_sweep_ms, 13);
+	CHECK_INT(c->completion_timeout_ms, 14);
+	CHECK_INT(c->credit_timeout_ms, 15);
+	CHECK_INT(c->log_level, LOG_LEVEL_DEBUG);
+}
+
+TEST(config_load__only_required)
+{
+	struct loaded loaded;
+	struct config defaults;
+
+	load_text("{" REQUIRED "}", &loaded);
+	CHECK_INT(loaded.r, 0);
+	config_defaults(&defaults);
+	strcpy(defaults.listen[0], "10.77.0.1:7471");
+	defaults.listen_count = 1;
+	defaults.pool_size_bytes = UINT64_C(1) << 30;
+	CHECK_MEM(&loaded.config, &defaults, sizeof(defaults));
+}
+
+TEST(config_load__required_missing)
+{
+	struct loaded loaded;
+
+	load_text("{\"pool_size\":\"1GiB\"}", &loaded);
+	CHECK_STR(loaded.error, ": listen: is required and missing; allowed: 1..8 entries "
+				"of the form host:port or [v6]:port");
+	load_text("{\"listen\":[\"a:1\"]}", &loaded);
+	CHECK_STR(loaded.error, ": pool_size: is required and missing; allowed: "
+				"1MiB..64TiB, a multiple of 4KiB");
+	CHECK_INT(loaded.r, -EINVAL);
+}
+
+TEST(config_load__failure_leaves_config)
+{
+	struct loaded loaded;
+	struct config untouched;
+
+	memset(&untouched, 0x5a, sizeof(untouched));
+	load_member("\"backlog\":0", &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+	CHECK_MEM(&loaded.config, &untouched, sizeof(untouched));
+}
+
+TEST(config_load__unknown_key)
+{
+	check_refused("\"pool_sise\":1",
+		      ": pool_sise: is not a known key; mempoold --help-config lists all");
+	check_refused("\"a\\nb\":1",
+		      ": a\\x0ab: is not a known key; mempoold --help-config lists all");
+}
+
+TEST(config_load__duplicate_key)
+{
+	check_refused("\"backlog\":1,\"backlog\":1",
+		      ": line 1: duplicate object key near '\"backlog\"'");
+}
+
+TEST(config_load__wrong_type)
+{
+	check_refused("\"device\":1", ": device: 1 is not a string; allowed: 0..255 characters");
+	check_refused("\"device_wait\":5", ": device_wait: 5 is not a string with a duration such "
+					   "as \"5s\"; allowed: 0..1h");
+	check_refused("\"device_wait\":\"5\"", ": device_wait: \"5\" is not a string with a "
+					       "duration such as \"5s\"; allowed: 0..1h");
+	check_refused("\"window_max\":4096", ": window_max: 4096 is not a string with a size such "
+					     "as \"256MiB\"; allowed: 4KiB..2GiB, a multiple of "
+					     "4KiB");
+	check_refused("\"backlog\":\"1\"", ": backlog: \"1\" is not a number; allowed: 1..65535");
+	check_refused("\"backlog\":1.0", ": backlog: 1.0 is not a number; allowed: 1..65535");
+	check_refused("\"backlog\":true", ": backlog: true is not a number; allowed: 1..65535");
+	check_refused("\"backlog\":null", ": backlog: null is not a number; allowed: 1..65535");
+	check_refused("\"isolation\":{}", ": isolation: {} is not a string; allowed: "
+					  "auto|windows|unverified");
+}
+
+TEST(config_load__not_a_choice)
+{
+	check_refused("\"log_level\":\"Info\"", ": log_level: \"Info\" is not one of the choices; "
+						"allowed: error|warn|info|debug");
+	check_refused("\"isolation\":\"\"", ": isolation: \"\" is not one of the choices; "
+					    "allowed: auto|windows|unverified");
+}
+
+TEST(config_load__number_range)
+{
+	static const char *const taken[] = {
+		"\"sessions_max\":1",	   "\"sessions_max\":65536",  "\"lanes_max\":1024",
+		"\"leases_max\":1048576",  "\"lane_leases_max\":16384", "\"control_receives\":4",
+		"\"control_receives\":4096", "\"lane_send_queue\":2", "\"lane_send_queue\":4096",
+		"\"read_depth\":1",	   "\"read_depth\":255",      "\"backlog\":65535",
+	};
+	static const char *const refused[] = {
+		"\"sessions_max\":0",	   "\"sessions_max\":65537",  "\"lanes_max\":1025",
+		"\"leases_max\":1048577",  "\"lane_leases_max\":16385", "\"control_receives\":3",
+		"\"control_receives\":4097", "\"lane_send_queue\":1", "\"lane_send_queue\":4097",
+		"\"read_depth\":0",	   "\"read_depth\":256",      "\"backlog\":65536",
+		"\"backlog\":-1",	   "\"backlog\":9223372036854775807",
+	};
+	struct loaded loaded;
+
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+		check_taken(taken[i]);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		load_member(refused[i], &loaded);
+		CHECK_INT(loaded.r, -EINVAL);
+		CHECK(strstr(loaded.error, " is out of range; allowed: "));
+	}
+	check_refused("\"read_depth\":256", ": read_depth: 256 is out of range; allowed: 1..255");
+}
+
+TEST(config_load__duration_range)
+{
+	check_taken("\"device_wait\":\"1h\"");
+	check_refused("\"device_wait\":\"3600001ms\"",
+		      ": device_wait: \"3600001ms\" is out of range; allowed: 0..1h");
+	check_taken("\"lane_sweep\":\"10ms\"");
+	check_taken("\"lane_sweep\":\"60s\"");
+	check_refused("\"lane_sweep\":\"9ms\"",
+		      ": lane_sweep: \"9ms\" is out of range; allowed: 10ms..1min");
+	check_refused("\"lane_sweep\":\"60001ms\"",
+		      ": lane_sweep: \"60001ms\" is out of range; allowed: 10ms..1min");
+	check_refused("\"ttl_max\":\"0\"", ": ttl_max: \"0\" is out of range; allowed: 1ms..30d");
+	check_refused("\"ttl_max\":\"31d\"",
+		      ": ttl_max: \"31d\" is out of range; allowed: 1ms..30d");
+	check_refused("\"ttl_max\":\"99999999999999999999d\"",
+		      ": ttl_max: \"99999999999999999999d\" is out of range; allowed: 1ms..30d");
+}
+
+static void load_pool(const char *size, struct loaded *loaded)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "{\"listen\":[\"a:1\"],\"pool_size\":\"%s\"}", size);
+	load_text(text, loaded);
+}
+
+TEST(config_load__size_range)
+{
+	struct loaded loaded;
+
+	load_pool("1MiB", &loaded);
+	CHECK_INT(loaded.r, 0);
+	CHECK_INT(loaded.config.pool_size_bytes, 1048576);
+	load_pool("1044480", &loaded); /* 4 KiB less */
+	CHECK_STR(loaded.error, ": pool_size: \"1044480\" is out of range; allowed: 1MiB..64TiB, "
+				"a multiple of 4KiB");
+	load_pool("1052672", &loaded); /* 4 KiB more */
+	CHECK_INT(loaded.r, 0);
+	load_pool("1048577", &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+	load_pool("64TiB", &loaded);
+	CHECK_INT(loaded.r, 0);
+	load_pool("68719476740KiB", &loaded); /* 4 KiB more */
+	CHECK_INT(loaded.r, -EINVAL);
+}
+
+TEST(config_load__ttl_default_above_max)
+{
+	check_taken("\"ttl_default\":\"2s\",\"ttl_max\":\"2s\"");
+	check_refused("\"ttl_default\":\"2001ms\",\"ttl_max\":\"2000ms\"",
+		      ": ttl_default: 2 s is longer than ttl_max; allowed: at most ttl_max, 2 s");
+	check_refused("\"ttl_max\":\"29s\"",
+		      ": ttl_default: 30 s is longer than ttl_max; allowed: at most ttl_max, 29 s");
+}
+
+TEST(config_load__string_length)
+{
+	char member[512];
+	struct loaded loaded;
+
+	snprintf(member, sizeof(member), "\"admin_socket\":\"%0107d\"", 0);
+	load_member(member, &loaded);
+	CHECK_INT(loaded.r, 0);
+	CHECK_INT(strlen(loaded.config.admin_socket), 107);
+	snprintf(member, sizeof(member), "\"admin_socket\":\"%0108d\"", 0);
+	load_member(member, &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+	CHECK(strstr(loaded.error, "... is too short or too long; allowed: 1..107 characters"));
+	check_refused("\"admin_socket\":\"\"", ": admin_socket: \"\" is too short or too long; "
+					       "allowed: 1..107 characters");
+	snprintf(member, sizeof(member), "\"device\":\"%0255d\"", 0);
+	check_taken(member);
+	snprintf(member, sizeof(member), "\"device\":\"%0256d\"", 0);
+	load_member(member, &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+}
+
+TEST(config_load__string_control_characters)
+{
+	check_refused("\"device\":\"a\\nb\"",
+		      ": device: \"a\\\\nb\" is not valid; allowed: 0..255 characters");
+	check_refused("\"device\":\"a\\u0000b\"",
+		      ": line 1: \\\\u0000 is not allowed without JSON_ALLOW_NUL near "
+		      "'\"a\\\\u0000b\"'");
+}
+
+static void load_listen(const char *list, struct loaded *loaded)
+{
+	char text[2048];
+
+	snprintf(text, sizeof(text), "{\"pool_size\":\"1MiB\",\"listen\":%s}", list);
+	load_text(text, loaded);
+}
+
+TEST(config_load__listen_form)
+{
+	static const char *const refused[] = {
+		"[\"\"]",      "[\"a\"]",     "[\":1\"]",	"[\"a:\"]",	 "[\"a:0\"]",
+		"[\"a:65536\"]", "[\"a:1x\"]", "[\"a:1KiB\"]", "[\"fd00::1:1\"]", "[\"[fd00::1]\"]",
+		"[\"[]:1\"]",  "[\"[a:1\"]",  "[\"a:1\\n\"]",	"[\"a:-1\"]",	 "[\"a:+1\"]",
+	};
+	struct loaded loaded;
+
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		load_listen(refused[i], &loaded);
+		CHECK_INT(loaded.r, -EINVAL);
+		CHECK(strstr(loaded.error, "is not valid; allowed: 1..8 entries of the form"));
+	}
+	load_listen("[\"a:1\",\"b\"]", &loaded);
+	CHECK_STR(loaded.error, ": listen: \"b\" is not valid; allowed: 1..8 entries of the form "
+				"host:port or [v6]:port");
+}
+
+TEST(config_load__listen_count)
+{
+	struct loaded loaded;
+
+	load_listen("[]", &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+	load_listen("\"a:1\"", &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+	load_listen("[1]", &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+	load_listen("[\"a:1\",\"a:2\",\"a:3\",\"a:4\",\"a:5\",\"a:6\",\"a:7\",\"a:8\"]", &loaded);
+	CHECK_INT(loaded.r, 0);
+	CHECK_INT(loaded.config.listen_count, 8);
+	CHECK_STR(loaded.config.listen[7], "a:8");
+	load_listen("[\"a:1\",\"a:2\",\"a:3\",\"a:4\",\"a:5\",\"a:6\",\"a:7\",\"a:8\",\"a:9\"]",
+		    &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+}
+
+TEST(config_load__listen_item_length)
+{
+	char list[512];
+	struct loaded loaded;
+
+	snprintf(list, sizeof(list), "[\"%0253d:1\"]", 0);
+	load_listen(list, &loaded);
+	CHECK_INT(loaded.r, 0);
+	snprintf(list, sizeof(list), "[\"%0254d:1\"]", 0);
+	load_listen(list, &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+}
+
+TEST(config_load__syntax)
+{
+	struct loaded loaded;
+
+	load_text("", &loaded);
+	CHECK_INT(loaded.r, -EINVAL);
+	load_text("[]", &loaded);
+	CHECK_STR(loaded.error, ": is not a JSON object");
+	load_text("{" REQUIRED "} x", &loaded);
+	CHECK_STR(loaded.error, ": line 1: end of file expected near 'x'");
+	load_text("{" REQUIRED "\n,}", &loaded);
+	CHECK_STR(loaded.error, ": line 2: string or '}' expected near '}'");
+	load_bytes("{}\0", 3, &loaded);
+	CHECK_STR(loaded.error, ": there is a NUL byte in it");
+}
+
+/* @depth nested lists as the value of a key. */
+static void load_nested(size_t depth, struct loaded *loaded)
+{
+	char member[512] = "\"device\":";
+	size_t used = strlen(member);
+
+	memset(member + used, '[', depth);
+	memset(member + used + depth, ']', depth);
+	member[used + 2 * depth] = '\0';
+	load_member(member, loaded);
+}
+
+TEST(config_load__depth)
+{
+	struct loaded loaded;
+
+	load_nested(31, &loaded); /* within one object: 32 levels, parsed, then a wrong type */
+	CHECK(strstr(loaded.error, "is not a string"));
+	load_nested(32, &loaded);
+	CHECK_STR(loaded.error, ": nested deeper than 32 levels");
+	check_taken("\"device\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[[\"");
+}
+
+TEST(config_load__file_size)
+{
+	size_t limit = 1u << 20;
+	char *text = malloc(limit + 1);
+	struct loaded loaded;
+
+	CHECK(text);
+	memset(text, ' ', limit + 1);
+	memcpy(text, "{" REQUIRED "}", strlen("{" REQUIRED "}"));
+	load_bytes(text, limit, &loaded);
+	CHECK_INT(loaded.r, 0);
+	load_bytes(text, limit + 1, &loaded);
+	free(text);
+	CHECK_STR(loaded.error, ": is too long; allowed: 1MiB");
+	CHECK_INT(loaded.r, -EINVAL);
+}
+
+TEST(config_load__file_missing)
+{
+	char error[CONFIG_ERROR_MAX];
+	struct config config;
+
+	CHECK_INT(config_load("/nonexistent/\n", &config, error), -ENOENT);
+	CHECK_STR(error, "/nonexistent/\\x0a: cannot be opened: No such file or directory");
+	CHECK_INT(config_load("/", &config, error), -EISDIR);
+	CHECK_STR(error, "/: cannot be read: Is a directory");
+}
+
+TEST(config_load__long_path_and_value)
+{
+	char path[4000], error[CONFIG_ERROR_MAX];
+	struct config config;
+
+	memset(path, 'p', sizeof(path));
+	path[sizeof(path) - 1] = '\0';
+	CHECK_INT(config_load(path, &config, error), -ENAMETOOLONG);
+	CHECK(strlen(error) < CONFIG_ERROR_MAX);
+	CHECK(strstr(error, "ppp...: cannot be opened: File name too long"));
+}
+
+/* The text of the table, for the keys and their columns. */
+TEST(config_print_schema__rows)
+{
+	size_t len = 0, lines = 0;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &len);
+
+	CHECK(out);
+	config_print_schema(out);
+	fclose(out);
+	for (size_t i = 0; i < len; i++)
+		lines += text[i] == '\n';
+	CHECK_INT(lines, 25);
+	CHECK(strstr(text, "\npool_size           size      (required)                1MiB..64TiB, "
+			   "a multiple of 4KiB "));
+	CHECK(strstr(text, "\ndevice              string    (empty) "));
+	CHECK(strstr(text, "\nlog_level           choice    info                      "
+			   "error|warn|info|debug "));
+	free(text);
+}
+
+TEST(config_isolation_name__all)
+{
+	CHECK_STR(config_isolation_name(CONFIG_ISOLATION_AUTO), "auto");
+	CHECK_STR(config_isolation_name(CONFIG_ISOLATION_WINDOWS), "windows");
+	CHECK_STR(config_isolation_name(CONFIG_ISOLATION_UNVERIFIED), "unverified");
+	CHECK_STR(config_isolation_name(3), "unknown");
+	CHECK_STR(config_isolation_name(-1), "unknown");
+}

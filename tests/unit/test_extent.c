@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * daemon/extent.c: its rules one by one, then 100 000 random steps against a model
+ * that keeps the state of each page in an array.
+ */
+#include "daemon/extent.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/random.h"
+#include "tests/unit/test.h"
+
+#define PAGE UINT64_C(4096)
+
+static void give_back(struct extent_map *map, struct extent *extent)
+{
+	extent_set_state(map, extent, EXTENT_DIRTY);
+	extent_set_state(map, extent, EXTENT_SCRUBBING);
+	extent_clean(map, extent);
+}
+
+/* Take pages one by one: extents[i] is page i. */
+static void take_each_page(struct extent_map *map, struct extent **extents, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		CHECK_INT(extent_take(map, PAGE, &extents[i]), 0);
+		CHECK_INT(extent_offset_bytes(extents[i]), i * PAGE);
+	}
+}
+
+static void check_totals(const struct extent_map *map, uint64_t free_pages, uint64_t leased_pages,
+			 uint64_t dirty_pages, uint64_t largest_pages)
+{
+	struct extent_totals totals;
+
+	extent_map_totals(map, &totals);
+	CHECK_INT(totals.free_bytes, free_pages * PAGE);
+	CHECK_INT(totals.leased_bytes, leased_pages * PAGE);
+	CHECK_INT(totals.dirty_bytes, dirty_pages * PAGE);
+	CHECK_INT(totals.largest_free_bytes, largest_pages * PAGE);
+}
+
+TEST(extent_map_new__bad_sizes)
+{
+	struct extent_map *map = NULL;
+
+	CHECK_INT(extent_map_new(0, PAGE, &map), -EINVAL);
+	CHECK_INT(extent_map_new(PAGE, 0, &map), -EINVAL);
+	CHECK_INT(extent_map_new(3 * 4095, 4095, &map), -EINVAL);
+	CHECK_INT(extent_map_new(PAGE + 1, PAGE, &map), -EINVAL);
+	CHECK_INT(extent_map_new(PAGE - 1, PAGE, &map), -EINVAL);
+	CHECK(map == NULL);
+}
+
+TEST(extent_map_new__all_free)
+{
+	struct extent_map *map;
+
+	CHECK_INT(extent_map_new(5 * PAGE, PAGE, &map), 0);
+	extent_map_check(map);
+	check_totals(map, 5, 0, 0, 5);
+	CHECK(extent_map_free(map) == NULL);
+}
+
+TEST(extent_map_new__greatest_pool)
+{
+	struct extent_map *map;
+	struct extent *extent;
+	uint64_t size_bytes = UINT64_MAX - (PAGE - 1);
+
+	CHECK_INT(extent_map_new(size_bytes, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, size_bytes, &extent), 0);
+	CHECK_INT(extent_len_bytes(extent), size_bytes);
+	give_back(map, extent);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_map_free__null)
+{
+	CHECK(extent_map_free(NULL) == NULL);
+}
+
+TEST(extent_map_free__extents_in_every_state)
+{
+	struct extent_map *map;
+	struct extent *extents[4];
+
+	CHECK_INT(extent_map_new(4 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 3);
+	extent_set_state(map, extents[1], EXTENT_DIRTY);
+	extent_set_state(map, extents[2], EXTENT_DIRTY);
+	extent_set_state(map, extents[2], EXTENT_SCRUBBING);
+	check_totals(map, 1, 1, 2, 1);
+	/* A leak here is found by the address sanitizer. */
+	extent_map_free(map);
+}
+
+TEST(extent_take__rounds_up_to_pages)
+{
+	struct extent_map *map;
+	struct extent *one;
+	struct extent *page;
+	struct extent *more;
+
+	CHECK_INT(extent_map_new(10 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, 1, &one), 0);
+	CHECK_INT(extent_take(map, PAGE, &page), 0);
+	CHECK_INT(extent_take(map, PAGE + 1, &more), 0);
+	CHECK_INT(extent_len_bytes(one), PAGE);
+	CHECK_INT(extent_len_bytes(page), PAGE);
+	CHECK_INT(extent_len_bytes(more), 2 * PAGE);
+	CHECK_INT(extent_offset_bytes(one), 0);
+	CHECK_INT(extent_offset_bytes(page), PAGE);
+	CHECK_INT(extent_offset_bytes(more), 2 * PAGE);
+	CHECK_INT(extent_state(more), EXTENT_LEASED);
+	check_totals(map, 6, 4, 0, 6);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_take__impossible_lengths)
+{
+	struct extent_map *map;
+	struct extent *extent = NULL;
+
+	CHECK_INT(extent_map_new(3 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, 0, &extent), -EINVAL);
+	CHECK_INT(extent_take(map, 3 * PAGE + 1, &extent), -E2BIG);
+	CHECK_INT(extent_take(map, UINT64_MAX - PAGE, &extent), -E2BIG);
+	CHECK_INT(extent_take(map, UINT64_MAX - PAGE + 2, &extent), -E2BIG);
+	CHECK_INT(extent_take(map, UINT64_MAX, &extent), -E2BIG);
+	CHECK(extent == NULL);
+	check_totals(map, 3, 0, 0, 3);
+	extent_map_free(map);
+}
+
+TEST(extent_take__whole_pool_then_no_room)
+{
+	struct extent_map *map;
+	struct extent *all;
+	struct extent *extent = NULL;
+
+	CHECK_INT(extent_map_new(3 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, 2 * PAGE + 1, &all), 0);
+	check_totals(map, 0, 3, 0, 0);
+	CHECK_INT(extent_take(map, 1, &extent), -ENOSPC);
+	CHECK_INT(extent_take(map, 3 * PAGE + 1, &extent), -E2BIG);
+	CHECK(extent == NULL);
+	give_back(map, all);
+	CHECK_INT(extent_take(map, 3 * PAGE, &all), 0);
+	extent_map_free(map);
+}
+
+TEST(extent_take__only_clean_bytes)
+{
+	struct extent_map *map;
+	struct extent *all;
+	struct extent *extent;
+
+	CHECK_INT(extent_map_new(PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, PAGE, &all), 0);
+	extent_set_state(map, all, EXTENT_DIRTY);
+	CHECK_INT(extent_take(map, PAGE, &extent), -ENOSPC);
+	extent_set_state(map, all, EXTENT_SCRUBBING);
+	CHECK_INT(extent_take(map, PAGE, &extent), -ENOSPC);
+	extent_clean(map, all);
+	CHECK_INT(extent_take(map, PAGE, &extent), 0);
+	extent_map_free(map);
+}
+
+/* Holes of 3 pages at 0, 2 at 4, 2 at 7 and 5 at 10, each behind a leased page. */
+TEST(extent_take__best_fit_then_lowest)
+{
+	static const bool is_hole[15] = { 1, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1 };
+	struct extent_map *map;
+	struct extent *extents[15];
+	struct extent *extent;
+
+	CHECK_INT(extent_map_new(15 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 15);
+	for (size_t i = 0; i < 15; i++) {
+		if (is_hole[i])
+			give_back(map, extents[i]);
+	}
+	check_totals(map, 12, 3, 0, 5);
+	CHECK_INT(extent_take(map, 2 * PAGE, &extent), 0);
+	CHECK_INT(extent_offset_bytes(extent), 4 * PAGE);
+	CHECK_INT(extent_take(map, 2 * PAGE, &extent), 0);
+	CHECK_INT(extent_offset_bytes(extent), 7 * PAGE);
+	CHECK_INT(extent_take(map, 2 * PAGE, &extent), 0);
+	CHECK_INT(extent_offset_bytes(extent), 0);
+	CHECK_INT(extent_take(map, 2 * PAGE, &extent), 0);
+	CHECK_INT(extent_offset_bytes(extent), 10 * PAGE);
+	CHECK_INT(extent_take(map, 4 * PAGE, &extent), -ENOSPC);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_clean__coalesces_on_each_side)
+{
+	static const size_t orders[4][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 0, 2, 1 }, { 1, 0, 2 } };
+	static const uint64_t largest_pages[4][3] = {
+		{ 1, 2, 3 }, { 1, 2, 3 }, { 1, 1, 3 }, { 1, 2, 3 }
+	};
+
+	for (size_t i = 0; i < 4; i++) {
+		struct extent_map *map;
+		struct extent *extents[3];
+
+		CHECK_INT(extent_map_new(3 * PAGE, PAGE, &map), 0);
+		take_each_page(map, extents, 3);
+		for (size_t step = 0; step < 3; step++) {
+			give_back(map, extents[orders[i][step]]);
+			extent_map_check(map);
+			check_totals(map, step + 1, 2 - step, 0, largest_pages[i][step]);
+		}
+		extent_map_free(map);
+	}
+}
+
+TEST(extent_set_state__failed_scrub_is_dirty_again)
+{
+	struct extent_map *map;
+	struct extent *extent;
+
+	CHECK_INT(extent_map_new(2 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, PAGE, &extent), 0);
+	extent_set_state(map, extent, EXTENT_DIRTY);
+	extent_set_state(map, extent, EXTENT_SCRUBBING);
+	check_totals(map, 1, 0, 1, 1);
+	extent_set_state(map, extent, EXTENT_DIRTY);
+	CHECK_INT(extent_state(extent), EXTENT_DIRTY);
+	check_totals(map, 1, 0, 1, 1);
+	extent_set_state(map, extent, EXTENT_SCRUBBING);
+	extent_clean(map, extent);
+	check_totals(map, 2, 0, 0, 2);
+	extent_map_free(map);
+}
+
+/* Does an attempt in a child process end by an assertion? */
+static bool aborts(void (*attempt)(struct extent_map *map, struct extent *extent, int step),
+		   struct extent_map *map, struct extent *extent, int step)
+{
+	int status;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		close(STDERR_FILENO);
+		attempt(map, extent, step);
+		_exit(0);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+	       WTERMSIG(status) == SIGABRT;
+}
+
+static void attempt_state(struct extent_map *map, struct extent *extent, int step)
+{
+	extent_set_state(map, extent, (enum extent_state)step);
+}
+
+static void attempt_clean(struct extent_map *map, struct extent *extent, int step)
+{
+	(void)step;
+	extent_clean(map, extent);
+}
+
+TEST(extent_set_state__illegal_steps_are_asserted)
+{
+	static const bool is_legal[4][4] = {
+		[EXTENT_LEASED] = { [EXTENT_DIRTY] = true },
+		[EXTENT_DIRTY] = { [EXTENT_SCRUBBING] = true },
+		[EXTENT_SCRUBBING] = { [EXTENT_DIRTY] = true },
+	};
+	struct extent_map *map;
+	struct extent *extent;
+
+	CHECK_INT(extent_map_new(PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, PAGE, &extent), 0);
+	for (int from = EXTENT_LEASED; from <= EXTENT_SCRUBBING; from++) {
+		if (from != EXTENT_LEASED)
+			extent_set_state(map, extent, (enum extent_state)from);
+		for (int to = EXTENT_FREE; to <= EXTENT_SCRUBBING; to++)
+			CHECK_INT(aborts(attempt_state, map, extent, to), !is_legal[from][to]);
+		CHECK_INT(aborts(attempt_clean, map, extent, 0), from != EXTENT_SCRUBBING);
+	}
+	extent_map_free(map);
+}
+
+TEST(extent_map_could_fit__counts_all_but_leased)
+{
+	struct extent_map *map;
+	struct extent *extents[6];
+
+	/* free 0, dirty 1, scrubbing 2, leased 3, dirty 4, free 5 */
+	CHECK_INT(extent_map_new(6 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 6);
+	give_back(map, extents[0]);
+	give_back(map, extents[5]);
+	extent_set_state(map, extents[1], EXTENT_DIRTY);
+	extent_set_state(map, extents[2], EXTENT_DIRTY);
+	extent_set_state(map, extents[2], EXTENT_SCRUBBING);
+	extent_set_state(map, extents[4], EXTENT_DIRTY);
+	CHECK(!extent_map_could_fit(map, 0));
+	CHECK(extent_map_could_fit(map, 1));
+	CHECK(extent_map_could_fit(map, 3 * PAGE));
+	CHECK(!extent_map_could_fit(map, 3 * PAGE + 1));
+	CHECK(!extent_map_could_fit(map, UINT64_MAX));
+	extent_set_state(map, extents[3], EXTENT_DIRTY);
+	CHECK(extent_map_could_fit(map, 6 * PAGE));
+	CHECK(!extent_map_could_fit(map, 6 * PAGE + 1));
+	extent_map_free(map);
+}
+
+TEST(extent_map_could_fit__all_leased)
+{
+	struct extent_map *map;
+	struct extent *extent;
+
+	CHECK_INT(extent_map_new(PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, PAGE, &extent), 0);
+	CHECK(!extent_map_could_fit(map, 1));
+	extent_map_free(map);
+}
+
+#define MODEL_PAGES 211
+#define MODEL_STEPS 100000
+
+/* What the map should say: the state of each page, and the extents that are taken. */
+struct model {
+	struct extent_map *map;
+	enum extent_state pages[MODEL_PAGES];
+	struct extent *taken[MODEL_PAGES];
+	size_t taken_count;
+	struct random random;
+	unsigned int taken_steps;
+	unsigned int no_room_steps;
+};
+
+static uint64_t random_len_bytes(struct random *random)
+{
+	uint64_t pages = random_below(random, 8);
+
+	switch (random_below(random, 10)) {
+	case 0:
+		return 1;
+	case 1:
+		return PAGE;
+	case 2:
+		return PAGE + 1;
+	case 3:
+		return random_below(random, (MODEL_PAGES + 20) * PAGE);
+	case 4:
+		return random_next(random);
+	case 5:
+		return MODEL_PAGES * PAGE + random_below(random, 3) - 1;
+	default:
+		return pages * PAGE + random_below(random, PAGE);
+	}
+}
+
+/* The best fit by looking at every run of free pages; MODEL_PAGES if there is none. */
+static size_t model_best_fit(const struct model *model, uint64_t need_pages)
+{
+	size_t best = MODEL_PAGES;
+	size_t best_pages = MODEL_PAGES + 1;
+	size_t run_pages = 0;
+
+	for (size_t i = 0; i <= MODEL_PAGES; i++) {
+		if (i < MODEL_PAGES && model->pages[i] == EXTENT_FREE) {
+			run_pages++;
+			continue;
+		}
+		if (run_pages >= need_pages && run_pages < best_pages) {
+			best = i - run_pages;
+			best_pages = run_pages;
+		}
+		run_pages = 0;
+	}
+	return best;
+}
+
+static size_t model_longest(const struct model *model, bool with_dirty)
+{
+	size_t longest = 0;
+	size_t run_pages = 0;
+
+	for (size_t i = 0; i < MODEL_PAGES; i++) {
+		enum extent_state state = model->pages[i];
+
+		if (state == EXTENT_FREE || (with_dirty && state != EXTENT_LEASED))
+			run_pages++;
+		else
+			run_pages = 0;
+		longest = run_pages > longest ? run_pages : longest;
+	}
+	return longest;
+}
+
+static void model_mark(struct model *model, const struct extent *extent, enum extent_state from,
+		       enum extent_state to)
+{
+	uint64_t first = extent_offset_bytes(extent) / PAGE;
+	uint64_t count = extent_len_bytes(extent) / PAGE;
+
+	CHECK_INT(extent_offset_bytes(extent) % PAGE, 0);
+	CHECK_INT(extent_len_bytes(extent) % PAGE, 0);
+	CHECK(count > 0 && first + count <= MODEL_PAGES);
+	for (uint64_t i = first; i < first + count; i++) {
+		CHECK_INT(model->pages[i], from);
+		model->pages[i] = to;
+	}
+}
+
+static void model_take(struct model *model)
+{
+	uint64_t len_bytes = random_len_bytes(&model->random);
+	uint64_t need_pages = len_bytes / PAGE + (len_bytes % PAGE != 0);
+	size_t longest = model_longest(model, true);
+	struct extent *extent = NULL;
+	size_t fit;
+	int r;
+
+	CHECK_INT(extent_map_could_fit(model->map, len_bytes),
+		  need_pages != 0 && need_pages <= longest);
+	r = extent_take(model->map, len_bytes, &extent);
+	if (need_pages == 0 || need_pages > MODEL_PAGES) {
+		CHECK_INT(r, need_pages == 0 ? -EINVAL : -E2BIG);
+		return;
+	}
+	fit = model_best_fit(model, need_pages);
+	if (fit == MODEL_PAGES) {
+		CHECK_INT(r, -ENOSPC);
+		CHECK(extent == NULL);
+		model->no_room_steps++;
+		return;
+	}
+	CHECK_INT(r, 0);
+	CHECK_INT(extent_state(extent), EXTENT_LEASED);
+	CHECK_INT(extent_offset_bytes(extent), fit * PAGE);
+	CHECK_INT(extent_len_bytes(extent), need_pages * PAGE);
+	model_mark(model, extent, EXTENT_FREE, EXTENT_LEASED);
+	model->taken[model->taken_count++] = extent;
+	model->taken_steps++;
+}
+
+static void model_set_state(struct model *model, struct extent *extent, enum extent_state state)
+{
+	model_mark(model, extent, extent_state(extent), state);
+	extent_set_state(model->map, extent, state);
+	CHECK_INT(extent_state(extent), state);
+}
+
+/* Move one taken extent a step on. */
+static void model_advance(struct model *model)
+{
+	size_t i;
+	struct extent *extent;
+
+	if (model->taken_count == 0)
+		return;
+	i = random_below(&model->random, model->taken_count);
+	extent = model->taken[i];
+	if (extent_state(extent) == EXTENT_LEASED) {
+		model_set_state(model, extent, EXTENT_DIRTY);
+	} else if (extent_state(extent) == EXTENT_DIRTY) {
+		model_set_state(model, extent, EXTENT_SCRUBBING);
+	} else if (random_below(&model->random, 8) == 0) {
+		model_set_state(model, extent, EXTENT_DIRTY);
+	} else {
+		model_mark(model, extent, EXTENT_SCRUBBING, EXTENT_FREE);
+		extent_clean(model->map, extent);
+		model->taken[i] = model->taken[--model->taken_count];
+	}
+}
+
+static void model_check_totals(const struct model *model)
+{
+	uint64_t pages[4] = { 0 };
+
+	for (size_t i = 0; i < MODEL_PAGES; i++)
+		pages[model->pages[i]]++;
+	check_totals(model->map, pages[EXTENT_FREE], pages[EXTENT_LEASED],
+		     pages[EXTENT_DIRTY] + pages[EXTENT_SCRUBBING], model_longest(model, false));
+}
+
+TEST(extent_map__random_steps_against_model)
+{
+	static struct model model;
+
+	model = (struct model){ .random = random_start() };
+	CHECK_INT(extent_map_new(MODEL_PAGES * PAGE, PAGE, &model.map), 0);
+	for (unsigned int step = 0; step < MODEL_STEPS; step++) {
+		/* Spells in which the pool fills up, and spells in which it empties. */
+		uint64_t take_share = step / 500 % 2 == 0 ? 50 : 15;
+
+		if (random_below(&model.random, 100) < take_share)
+			model_take(&model);
+		else
+			model_advance(&model);
+		model_check_totals(&model);
+		extent_map_check(model.map);
+	}
+	/* The steps must have met both outcomes often enough to mean something. */
+	CHECK(model.taken_steps > MODEL_STEPS / 50);
+	CHECK(model.no_room_steps > MODEL_STEPS / 100);
+	while (model.taken_count > 0)
+		model_advance(&model);
+	extent_map_check(model.map);
+	check_totals(model.map, MODEL_PAGES, 0, 0, MODEL_PAGES);
+	extent_map_free(model.map);
+}

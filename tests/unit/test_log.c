@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Cases of common/log.c. Standard error is replaced by a datagram socket while a case
+ * logs, so that every write(2) is one message and an empty socket means no write.
+ */
+#include "common/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "tests/unit/test.h"
+
+#define LINE_CAP 2048
+
+struct capture {
+	int saved_fd;
+	int read_fd;
+};
+
+static uint64_t fake_ns;
+
+static uint64_t fake_source(void)
+{
+	return fake_ns;
+}
+
+static void capture_begin(struct capture *capture)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, fds) < 0)
+		abort();
+	capture->saved_fd = dup(STDERR_FILENO);
+	capture->read_fd = fds[0];
+	dup2(fds[1], STDERR_FILENO);
+	close(fds[1]);
+	setenv("JOURNAL_STREAM", "8:1", 1);
+	log_set_level(LOG_LEVEL_INFO);
+}
+
+/* The next line, or "" if there is none. */
+static const char *capture_next(const struct capture *capture, char *line)
+{
+	ssize_t n = recv(capture->read_fd, line, LINE_CAP - 1, 0);
+
+	line[n > 0 ? n : 0] = '\0';
+	return line;
+}
+
+static void capture_end(struct capture *capture)
+{
+	dup2(capture->saved_fd, STDERR_FILENO);
+	close(capture->saved_fd);
+	close(capture->read_fd);
+}
+
+TEST(log_write__journal_prefixes)
+{
+	char lines[5][LINE_CAP];
+	struct capture capture;
+
+	capture_begin(&capture);
+	log_set_level(LOG_LEVEL_DEBUG);
+	log_error("e=%d", 1);
+	log_warn("w");
+	log_info("i");
+	log_debug("d");
+	for (size_t i = 0; i < 5; i++)
+		capture_next(&capture, lines[i]);
+	capture_end(&capture);
+	CHECK_STR(lines[0], "<3>e=1\n");
+	CHECK_STR(lines[1], "<4>w\n");
+	CHECK_STR(lines[2], "<6>i\n");
+	CHECK_STR(lines[3], "<7>d\n");
+	CHECK_STR(lines[4], "");
+}
+
+TEST(log_write__timestamp)
+{
+	struct capture capture;
+	char line[LINE_CAP];
+	int year, month, day, hour, minute, second, ms, end = 0;
+
+	capture_begin(&capture);
+	unsetenv("JOURNAL_STREAM");
+	log_warn("hello");
+	capture_next(&capture, line);
+	capture_end(&capture);
+	CHECK_INT(sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ%n", &year, &month, &day, &hour,
+			 &minute, &second, &ms, &end),
+		  7);
+	CHECK_INT(end, 24);
+	CHECK(year >= 2024);
+	CHECK_STR(line + end, " warn: hello\n");
+}
+
+TEST(log_write__level)
+{
+	char lines[3][LINE_CAP];
+	struct capture capture;
+	enum log_level level;
+
+	capture_begin(&capture);
+	log_set_level(LOG_LEVEL_WARN);
+	level = log_get_level();
+	log_info("dropped");
+	log_warn("kept");
+	log_set_level(LOG_LEVEL_ERROR);
+	log_warn("dropped");
+	for (size_t i = 0; i < 3; i++)
+		capture_next(&capture, lines[i]);
+	capture_end(&capture);
+	CHECK_INT(level, LOG_LEVEL_WARN);
+	CHECK_STR(lines[0], "<4>kept\n");
+	CHECK_STR(lines[1], "");
+}
+
+TEST(log_write__escapes)
+{
+	struct capture capture;
+	char line[LINE_CAP];
+
+	capture_begin(&capture);
+	log_info("tenant=%s", "a\n<3>forged\x1b");
+	capture_next(&capture, line);
+	capture_end(&capture);
+	CHECK_STR(line, "<6>tenant=a\\x0a<3>forged\\x1b\n");
+}
+
+TEST(log_write__length_limit)
+{
+	char lines[3][LINE_CAP], text[LINE_CAP];
+	struct capture capture;
+
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	capture_begin(&capture);
+	log_info("%.996s", text);
+	log_info("%.997s", text);
+	log_info("%s", text);
+	for (size_t i = 0; i < 3; i++)
+		capture_next(&capture, lines[i]);
+	capture_end(&capture);
+	CHECK_INT(strlen(lines[0]), 1000);
+	CHECK_STR(lines[0] + 995, "xxxx\n");
+	CHECK_INT(strlen(lines[1]), 1000);
+	CHECK_STR(lines[1] + 995, "x...\n");
+	CHECK_STR(lines[2], lines[1]);
+}
+
+TEST(log_write__keeps_errno)
+{
+	struct capture capture;
+	int after, after_failure;
+
+	capture_begin(&capture);
+	errno = EXDEV;
+	log_info("x");
+	after = errno;
+	close(capture.read_fd);
+	capture.read_fd = -1;
+	errno = EXDEV;
+	log_info("nobody listens");
+	after_failure = errno;
+	capture_end(&capture);
+	CHECK_INT(after, EXDEV);
+	CHECK_INT(after_failure, EXDEV);
+}
+
+TEST(log_limited__ten_a_second)
+{
+	char lines[13][LINE_CAP], after[2][LINE_CAP];
+	struct log_limit limit = { 0 };
+	struct capture capture;
+
+	capture_begin(&capture);
+	clock_set_source(fake_source);
+	fake_ns = 5 * CLOCK_NS_PER_S;
+	for (int i = 0; i < 13; i++)
+		log_limited(LOG_LEVEL_INFO, &limit, "n=%d", i);
+	for (size_t i = 0; i < 13; i++)
+		capture_next(&capture, lines[i]);
+	fake_ns += CLOCK_NS_PER_S - 1;
+	log_limited(LOG_LEVEL_INFO, &limit, "still");
+	capture_next(&capture, after[0]);
+	fake_ns++;
+	log_limited(LOG_LEVEL_INFO, &limit, "first");
+	capture_next(&capture, after[1]);
+	log_limited(LOG_LEVEL_INFO, &limit, "second");
+	capture_next(&capture, lines[12]);
+	clock_set_source(NULL);
+	capture_end(&capture);
+	CHECK_STR(lines[0], "<6>n=0\n");
+	CHECK_STR(lines[9], "<6>n=9\n");
+	CHECK_STR(lines[10], "");
+	CHECK_STR(after[0], "");
+	CHECK_STR(after[1], "<6>first suppressed=4\n");
+	CHECK_STR(lines[12], "<6>second\n");
+}
+
+TEST(log_limited__suppressed_survives_cut)
+{
+	struct log_limit limit = { .suppressed = UINT64_MAX };
+	struct capture capture;
+	char line[LINE_CAP];
+
+	capture_begin(&capture);
+	log_limited(LOG_LEVEL_INFO, &limit, "%01500d", 0);
+	capture_next(&capture, line);
+	capture_end(&capture);
+	CHECK_INT(strlen(line), 1000);
+	CHECK_STR(line + 963, "0... suppressed=18446744073709551615\n");
+}
+
+TEST(log_limited__dropped_level_is_not_counted)
+{
+	struct log_limit limit = { 0 };
+	struct capture capture;
+	char line[LINE_CAP];
+
+	capture_begin(&capture);
+	for (int i = 0; i < 20; i++)
+		log_limited(LOG_LEVEL_DEBUG, &limit, "debug");
+	log_limited(LOG_LEVEL_INFO, &limit, "info");
+	capture_next(&capture, line);
+	capture_end(&capture);
+	CHECK_INT(limit.suppressed, 0);
+	CHECK_STR(line, "<6>info\n");
+}
