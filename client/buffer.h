@@ -16,7 +16,7 @@ struct buffer {
 /** buffer_init() - map and register; Return: 0 or a negative errno */
 int buffer_init(struct buffer *buffer, struct ibv_pd *pd, size_t len_bytes);
 
-/** buffer_deinit() - no work request may refer to it; if it cannot be unregistered it stays mapped */
+/** buffer_deinit() - no work request refers to it; what cannot be unregistered stays mapped */
 void buffer_deinit(struct buffer *buffer);
 
 #endif

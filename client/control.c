@@ -176,7 +176,7 @@ static void control_break(struct mempool *pool, const struct message *m)
 {
 	char text[96];
 
-	(void)snprintf(text, sizeof(text), "the daemon broke the protocol with a message of type %s",
+	(void)snprintf(text, sizeof(text), "the daemon broke the protocol: message of type %s",
 		       message_type_name(m->type));
 	control_lose(pool, MEMPOOL_E_PROTOCOL, text);
 }

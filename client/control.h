@@ -43,7 +43,7 @@ void control_deinit(struct mempool *pool);
  */
 int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_ns);
 
-/** control_hello() - the handshake; takes the session's lock; Return: 0 or a code, last error set */
+/** control_hello() - the handshake; takes the lock; Return: 0 or a code, last error set */
 int control_hello(struct mempool *pool, const char *tenant, uint64_t deadline_ns);
 
 /** control_bye() - tell the daemon that all is done, if that can be done in time; takes the lock */

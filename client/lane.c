@@ -173,7 +173,7 @@ void lane_lost(struct mempool *pool, uint32_t number)
 {
 	for (struct lane *lane = pool->lanes; lane != NULL; lane = lane->next) {
 		if (lane->number == number)
-			lane_lose(lane, MEMPOOL_E_LANE, "the daemon has closed the data connection");
+			lane_lose(lane, MEMPOOL_E_LANE, "the daemon closed the data connection");
 	}
 }
 

@@ -298,6 +298,7 @@ static bool pool_try_next(int code)
 static int pool_connect_any(struct mempool *pool, struct addrinfo *list, uint64_t deadline_ns)
 {
 	struct client_error tried = {0};
+	uint64_t left_ns;
 	uint64_t now_ns;
 	uint64_t count;
 	int r;
@@ -307,8 +308,8 @@ static int pool_connect_any(struct mempool *pool, struct addrinfo *list, uint64_
 		for (struct addrinfo *rest = at; rest != NULL; rest = rest->ai_next)
 			count++;
 		now_ns = clock_now_ns();
-		r = control_open(pool, at->ai_addr,
-				 now_ns + (deadline_ns > now_ns ? deadline_ns - now_ns : 0) / count);
+		left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+		r = control_open(pool, at->ai_addr, now_ns + left_ns / count);
 		if (r == 0) {
 			memcpy(&pool->peer, at->ai_addr, at->ai_addrlen);
 			return 0;

@@ -147,7 +147,8 @@ int mempool_acquire(mempool *pool, uint64_t len_bytes, const struct mempool_acqu
  * @len_bytes: how many; 0 does nothing and touches no wire
  *
  * A read of bytes that another thread is writing may see some of them. When an error is
- * returned, any part of the range may have been transferred. Thread: any. State: lease not released.
+ * returned, any part of the range may have been transferred.
+ * Thread: any. State: lease not released.
  *
  * Errors: MEMPOOL_E_RANGE (outside the lease), MEMPOOL_E_ACCESS (the lease lacks the right),
  * MEMPOOL_E_EXPIRED, MEMPOOL_E_REVOKED, MEMPOOL_E_DRAINED, MEMPOOL_E_NO_LEASE (the lease has
