@@ -101,37 +101,34 @@ static void attachment_cut_range(struct attachment *attachment, uint32_t index,
 
 void attachment_start(struct attachment *attachment)
 {
-	lane_need_windows(attachment->lane, attachment);
+	window_set_need(&attachment->lane->windows, attachment);
 }
 
 void attachment_windows_ready(struct attachment *attachment)
 {
 	attachment_set_state(attachment, ATTACHMENT_BINDING);
 	for (uint32_t i = 0; i < attachment->window_count; i++) {
-		struct window *window = lane_take_window(attachment->lane, attachment);
+		struct window *window = window_set_take(&attachment->lane->windows, attachment);
 
 		attachment->windows[i] = window;
 		attachment->windows_held++;
 		attachment_cut_range(attachment, i, window);
 	}
 	for (uint32_t i = 0; i < attachment->window_count; i++)
-		lane_bind(attachment->windows[i]);
+		window_set_bind(attachment->windows[i]);
 }
 
 void attachment_end(struct attachment *attachment)
 {
 	if (attachment_is_ending(attachment))
 		return;
-	if (attachment->in_waiting) {
-		TAILQ_REMOVE(&attachment->lane->waiting, attachment, waiting_link);
-		attachment->in_waiting = false;
-	}
+	window_set_cancel(&attachment->lane->windows, attachment);
 	attachment_set_state(attachment, ATTACHMENT_ENDING);
 	/* Fencing the last window frees the attachment: hold on to it until all are told. */
 	attachment->windows_held++;
 	for (uint32_t i = 0; i < attachment->window_count; i++) {
 		if (attachment->windows[i] != NULL)
-			lane_unbind(attachment->windows[i]);
+			window_set_unbind(attachment->windows[i]);
 	}
 	if (--attachment->windows_held == 0)
 		attachment_fenced(attachment);

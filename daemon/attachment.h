@@ -27,7 +27,7 @@ struct attachment {
 	struct lane *lane;
 	LIST_ENTRY(attachment) lease_link;
 	TAILQ_ENTRY(attachment) lane_link;
-	TAILQ_ENTRY(attachment) waiting_link; /* in the lane's queue for windows */
+	TAILQ_ENTRY(attachment) waiting_link; /* in the window set's queue */
 	bool in_waiting;
 	uint64_t request_id; /* of the client's message that is answered when it is bound */
 	uint32_t window_count;

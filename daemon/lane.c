@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A data connection of a session: offer, connection, confirmation, its windows, its end.
+ * A data connection of a session: offer, connection, confirmation, its end.
  *
  * Invariants:
  * - nothing is bound before the client has confirmed over the control channel the QP that
  *   it is connected to;
- * - windows are allocated after the QP and deallocated before it is destroyed;
  * - the end begins once. While the QP is RTS windows are invalidated; once it is lost they
  *   are UNKNOWN and only deallocated. rdma_disconnect comes after that, since it moves the
  *   QP to ERR before anything else;
- * - while the verbs worker has a job of the lane (guard, allocation, reaping) the loop
- *   touches nothing that the job uses; `busy` counts what must come back first.
+ * - while the verbs worker reaps the lane the loop touches nothing of it.
  *
- * Thread: the loop, except the *_run functions, which run on the verbs worker.
+ * Thread: the loop, except lane_reap_run(), which runs on the verbs worker.
  */
 #include "daemon/lane.h"
 
@@ -29,7 +27,8 @@
 #include "proto/error.h"
 #include "proto/private_data.h"
 
-#define LANE_ALLOC_STEP 8u
+#define LANE_POLL_BATCH 32
+#define LANE_POLL_ROUNDS 16
 #define LANE_REAP_WAIT_MIN_MS 100u
 #define LANE_REAP_WAIT_MAX_MS 10000u
 
@@ -68,8 +67,41 @@ static void lane_set_state(struct lane *lane, enum lane_state state)
 }
 
 static void lane_maybe_reap(struct lane *lane);
-static void lane_alloc_windows(struct lane *lane, uint32_t wanted);
 static void lane_on_deadline(struct deadline *deadline, void *context);
+
+/* The windows report. */
+
+static struct lane *lane_of(struct window_set *set)
+{
+	return (struct lane *)((char *)set - offsetof(struct lane, windows));
+}
+
+static void lane_want_flush(struct window_set *set)
+{
+	struct lane *lane = lane_of(set);
+
+	if (!lane->in_flush) {
+		lane->in_flush = true;
+		TAILQ_INSERT_TAIL(&lane->server->flush, lane, flush_link);
+		server_end_turn(lane->server);
+	}
+}
+
+static void lane_windows_idle(struct window_set *set)
+{
+	lane_maybe_reap(lane_of(set));
+}
+
+static void lane_windows_failed(struct window_set *set, const char *why)
+{
+	lane_close(lane_of(set), why);
+}
+
+static const struct window_set_ops lane_window_ops = {
+	.queued = lane_want_flush,
+	.idle = lane_windows_idle,
+	.failed = lane_windows_failed,
+};
 
 /* Offer, connection, confirmation. */
 
@@ -89,8 +121,6 @@ int lane_offer(struct session *session, uint32_t number, struct lane **ret_lane)
 	lane->deadline = (struct deadline){.fire = lane_on_deadline, .context = lane};
 	lane->reap_wait_ms = LANE_REAP_WAIT_MIN_MS;
 	TAILQ_INIT(&lane->attachments);
-	TAILQ_INIT(&lane->waiting);
-	TAILQ_INIT(&lane->posting.queue);
 	secure_random(lane->token, sizeof(lane->token));
 	r = deadline_set(server->deadlines, &lane->deadline,
 			 clock_add_ms(clock_now_ns(), server->config.lane_offer_ms));
@@ -112,17 +142,13 @@ static void lane_free(struct lane *lane)
 	struct server *server = lane->server;
 	struct session *session = lane->session;
 
-	assert(TAILQ_EMPTY(&lane->attachments) && TAILQ_EMPTY(&lane->waiting));
+	assert(TAILQ_EMPTY(&lane->attachments));
 	deadline_clear(server->deadlines, &lane->deadline);
 	if (lane->in_flush)
 		TAILQ_REMOVE(&server->flush, lane, flush_link);
 	route_remove(&server->device.lane_routes, lane->route);
 	verbs_cq_unreserve(&server->device.lane_cq, lane->cq_reserved);
-	posting_deinit(&lane->posting);
-	for (uint32_t i = 0; i < lane->window_count; i++)
-		free(lane->windows[i]);
-	free(lane->windows);
-	free(lane->free);
+	window_set_deinit(&lane->windows);
 	TAILQ_REMOVE(&session->lanes, lane, session_link);
 	session->lane_count--;
 	TAILQ_REMOVE(&server->lanes, lane, server_link);
@@ -151,7 +177,7 @@ static int lane_create_qp(struct lane *lane, struct rdma_cm_id *id)
 		r = -errno;
 		goto err_remove_route;
 	}
-	r = posting_init(&lane->posting, id->qp, lane->route, depth, &server->counters);
+	r = window_set_init(&lane->windows, server, id->qp, lane->route, depth, &lane_window_ops);
 	if (r < 0)
 		goto err_destroy_qp;
 	return 0;
@@ -219,7 +245,7 @@ int lane_accept(struct lane *lane, struct rdma_cm_id *id, const struct rdma_conn
 
 err_destroy_qp:
 	rdma_destroy_qp(id);
-	posting_deinit(&lane->posting);
+	window_set_deinit(&lane->windows);
 	route_remove(&server->device.lane_routes, lane->route);
 	lane->route = 0;
 err_unreserve:
@@ -259,7 +285,7 @@ int lane_confirm(struct lane *lane, uint32_t daemon_qpn, uint32_t client_qpn)
 	lane->server->counters.lanes_connected++;
 	log_debug("lane ready session=%" PRIx64 " lane=%u qp=0x%x", lane->session->id,
 		  lane->number, lane->qp->qp_num);
-	lane_alloc_windows(lane, LANE_ALLOC_STEP);
+	window_set_open(&lane->windows);
 	return 0;
 }
 
@@ -269,281 +295,11 @@ void lane_disconnected(struct lane *lane)
 	lane_close(lane, "peer left");
 }
 
-/* Windows: allocation. */
-
-static void lane_alloc_run(struct worker_job *job)
-{
-	struct lane *lane = (struct lane *)((char *)job - offsetof(struct lane, alloc_job));
-
-	for (lane->alloc_got = 0; lane->alloc_got < lane->alloc_wanted; lane->alloc_got++) {
-		if (verbs_alloc_mw(lane->server->device.pd, &lane->alloc_mws[lane->alloc_got]) < 0)
-			break;
-	}
-}
-
-static void lane_serve_waiting(struct lane *lane)
-{
-	struct attachment *attachment;
-
-	while ((attachment = TAILQ_FIRST(&lane->waiting)) != NULL && lane->state == LANE_READY) {
-		if (attachment->window_count > lane->free_count) {
-			lane_alloc_windows(lane, attachment->window_count - lane->free_count);
-			return;
-		}
-		TAILQ_REMOVE(&lane->waiting, attachment, waiting_link);
-		attachment->in_waiting = false;
-		attachment_windows_ready(attachment);
-	}
-}
-
-static void lane_alloc_done(struct worker_job *job)
-{
-	struct lane *lane = (struct lane *)((char *)job - offsetof(struct lane, alloc_job));
-	struct attachment *first = TAILQ_FIRST(&lane->waiting);
-
-	lane->server->counters.windows_allocated += lane->alloc_got;
-	for (uint32_t i = 0; i < lane->alloc_got; i++) {
-		struct window *window = lane->windows[lane->window_count++];
-
-		window_init(window, lane, lane->alloc_mws[i]);
-		lane->free[lane->free_count++] = window;
-	}
-	for (uint32_t i = lane->alloc_got; i < lane->alloc_wanted; i++) {
-		free(lane->windows[lane->window_count + i - lane->alloc_got]);
-		lane->windows[lane->window_count + i - lane->alloc_got] = NULL;
-	}
-	if (lane->alloc_got == 0 && first != NULL)
-		attachment_fail(first, ERROR_WINDOWS_MAX);
-	lane_serve_waiting(lane);
-	lane_maybe_reap(lane);
-}
-
-/* Room for the new windows is made before the job, so that nothing can fail after it. */
-static bool lane_make_room(struct lane *lane, uint32_t more)
-{
-	uint32_t capacity = lane->window_count + more;
-	struct window **windows;
-	struct window **free_stack;
-
-	windows = realloc(lane->windows, capacity * sizeof(*windows));
-	if (windows == NULL)
-		return false;
-	lane->windows = windows;
-	free_stack = realloc(lane->free, capacity * sizeof(*free_stack));
-	if (free_stack == NULL)
-		return false;
-	lane->free = free_stack;
-	for (uint32_t i = lane->window_count; i < capacity; i++) {
-		windows[i] = calloc(1, sizeof(**windows));
-		if (windows[i] == NULL) {
-			while (i-- > lane->window_count)
-				free(windows[i]);
-			return false;
-		}
-	}
-	return true;
-}
-
-static void lane_alloc_windows(struct lane *lane, uint32_t wanted)
-{
-	struct attachment *first = TAILQ_FIRST(&lane->waiting);
-
-	if (lane->alloc_job.submitted)
-		return;
-	if (wanted < LANE_ALLOC_STEP)
-		wanted = LANE_ALLOC_STEP;
-	if (wanted > LANE_ALLOC_MAX)
-		wanted = LANE_ALLOC_MAX;
-	if (!lane_make_room(lane, wanted)) {
-		if (first != NULL)
-			attachment_fail(first, ERROR_WINDOWS_MAX);
-		return;
-	}
-	lane->alloc_wanted = wanted;
-	lane->alloc_job.run = lane_alloc_run;
-	lane->alloc_job.done = lane_alloc_done;
-	worker_submit(lane->server->verbs_worker, &lane->alloc_job);
-}
-
-void lane_need_windows(struct lane *lane, struct attachment *attachment)
-{
-	assert(lane->state == LANE_READY);
-	TAILQ_INSERT_TAIL(&lane->waiting, attachment, waiting_link);
-	attachment->in_waiting = true;
-	lane_serve_waiting(lane);
-}
-
-struct window *lane_take_window(struct lane *lane, struct attachment *attachment)
-{
-	struct window *window;
-	uint32_t index;
-
-	assert(lane->free_count > 0);
-	index = secure_uniform(lane->free_count);
-	window = lane->free[index];
-	lane->free[index] = lane->free[--lane->free_count];
-	window->attachment = attachment;
-	return window;
-}
-
-/* Windows: binding and the way behind the fence. */
-
-static void lane_want_flush(struct lane *lane)
-{
-	if (!lane->in_flush) {
-		lane->in_flush = true;
-		TAILQ_INSERT_TAIL(&lane->server->flush, lane, flush_link);
-		server_end_turn(lane->server);
-	}
-}
-
-static void lane_window_set_state(struct window *window, enum window_state state)
-{
-	struct lane *lane = window->lane;
-
-	lane->busy -= window_is_busy(window->state);
-	lane->busy += window_is_busy(state);
-	window_set_state(window, state);
-	if (state == WINDOW_UNKNOWN)
-		lane->server->counters.windows_unknown++;
-}
-
-/* The window opens nothing any more: it may be bound again, and its user may go on. */
-static void lane_window_fenced(struct window *window)
-{
-	struct attachment *attachment = window->attachment;
-	struct lane *lane = window->lane;
-
-	if (window_exhausted(window)) {
-		lane_window_set_state(window, WINDOW_RETIRED);
-	} else {
-		lane_window_set_state(window, WINDOW_FREE);
-		lane->free[lane->free_count++] = window;
-	}
-	if (attachment != NULL)
-		attachment_window_fenced(attachment, window);
-	lane_serve_waiting(lane);
-	lane_maybe_reap(lane);
-}
-
-static void lane_dereg_guard_run(struct worker_job *job)
-{
-	struct window *window = (struct window *)((char *)job - offsetof(struct window, job));
-
-	window->job_result = verbs_dereg_mr(window->guard);
-}
-
-static void lane_dereg_guard_done(struct worker_job *job)
-{
-	struct window *window = (struct window *)((char *)job - offsetof(struct window, job));
-	struct lane *lane = window->lane;
-
-	if (window->job_result < 0) {
-		lane->server->counters.destroy_failures++;
-		log_error("guard not deregistered session=%" PRIx64 " lane=%u error=\"%s\"",
-			  lane->session->id, lane->number, strerror(-window->job_result));
-		lane_window_set_state(window, WINDOW_UNKNOWN);
-		lane_close(lane, "a guard registration could not be removed");
-		lane_maybe_reap(lane);
-		return;
-	}
-	lane->server->counters.guards_deregistered++;
-	window->guard = NULL;
-	lane_window_fenced(window);
-}
-
-/* The window is bound to nothing; on Soft-RoCE only removing the guard waits for what is under way. */
-static void lane_unguard(struct window *window)
-{
-	if (window->guard == NULL) {
-		lane_window_fenced(window);
-		return;
-	}
-	lane_window_set_state(window, WINDOW_UNGUARDING);
-	window->job.run = lane_dereg_guard_run;
-	window->job.done = lane_dereg_guard_done;
-	worker_submit(window->lane->server->verbs_worker, &window->job);
-}
-
-static void lane_queue(struct window *window, enum window_state state)
-{
-	lane_window_set_state(window, state);
-	posting_add(&window->lane->posting, window);
-	lane_want_flush(window->lane);
-}
-
-static void lane_reg_guard_run(struct worker_job *job)
-{
-	struct window *window = (struct window *)((char *)job - offsetof(struct window, job));
-
-	window->job_result = verbs_reg_mr(window->job_pd, (void *)(uintptr_t)window->addr,
-					  window->len_bytes,
-					  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &window->guard);
-}
-
-static void lane_reg_guard_done(struct worker_job *job)
-{
-	struct window *window = (struct window *)((char *)job - offsetof(struct window, job));
-	struct attachment *attachment = window->attachment;
-	struct lane *lane = window->lane;
-
-	if (window->job_result < 0) {
-		log_warn("guard not registered session=%" PRIx64 " lane=%u error=\"%s\"",
-			 lane->session->id, lane->number, strerror(-window->job_result));
-		attachment_fail(attachment, ERROR_NO_MEMORY);
-		lane_window_fenced(window);
-		return;
-	}
-	lane->server->counters.guards_registered++;
-	window->mr = window->guard;
-	if (attachment_is_ending(attachment) || lane->lost)
-		lane_unguard(window);
-	else
-		lane_queue(window, WINDOW_BINDING);
-}
-
-void lane_bind(struct window *window)
-{
-	struct lane *lane = window->lane;
-	struct server *server = lane->server;
-
-	/* Not every device checks that a bind stays within the MR. */
-	assert(window->len_bytes > 0 && window->addr >= (uintptr_t)server->pool.memory &&
-	       window->addr - (uintptr_t)server->pool.memory <=
-		       server->pool.len_bytes - window->len_bytes);
-	window_new_key(window);
-	if (!server->isolation.guarded) {
-		window->mr = server->device.pool_mr;
-		lane_queue(window, WINDOW_BINDING);
-		return;
-	}
-	lane_window_set_state(window, WINDOW_GUARDING);
-	window->job_pd = server->device.pd;
-	window->job.run = lane_reg_guard_run;
-	window->job.done = lane_reg_guard_done;
-	worker_submit(server->verbs_worker, &window->job);
-}
-
-void lane_unbind(struct window *window)
-{
-	struct lane *lane = window->lane;
-
-	if (window->state == WINDOW_BOUND && lane->lost) {
-		lane_window_set_state(window, WINDOW_UNKNOWN);
-	} else if (window->state == WINDOW_BOUND) {
-		lane_queue(window, WINDOW_INVALIDATING);
-	} else if (window->state == WINDOW_BINDING && window->queued) {
-		posting_remove(&lane->posting, window);
-		lane_unguard(window);
-	}
-	/* In every other state it is on its way already, or a completion or job will see that it must go. */
-}
-
 /* Posting and completions. */
 
 static void lane_watch_completions(struct lane *lane)
 {
-	uint64_t oldest_ns = posting_oldest_ns(&lane->posting);
+	uint64_t oldest_ns = posting_oldest_ns(&lane->windows.posting);
 	struct server *server = lane->server;
 
 	if (lane->state != LANE_READY)
@@ -555,6 +311,13 @@ static void lane_watch_completions(struct lane *lane)
 				   clock_add_ms(oldest_ns, server->config.completion_timeout_ms));
 }
 
+/* The QP is of no use any more, whatever its state says. */
+static void lane_lose(struct lane *lane, const char *why)
+{
+	lane->lost = true;
+	lane_close(lane, why);
+}
+
 void lane_flush_all(struct server *server)
 {
 	struct lane *lane;
@@ -562,68 +325,41 @@ void lane_flush_all(struct server *server)
 	while ((lane = TAILQ_FIRST(&server->flush)) != NULL) {
 		TAILQ_REMOVE(&server->flush, lane, flush_link);
 		lane->in_flush = false;
-		if (lane->lost || !lane_check(lane))
+		if (!lane_check(lane))
 			continue;
-		if (posting_flush(&lane->posting) < 0) {
-			lane->lost = true;
-			lane_close(lane, "a work request could not be posted");
-			continue;
-		}
-		lane_watch_completions(lane);
+		if (window_set_flush(&lane->windows) < 0)
+			lane_lose(lane, "a work request could not be posted");
+		else
+			lane_watch_completions(lane);
 	}
-}
-
-static void lane_window_completed(struct window *window)
-{
-	struct lane *lane = window->lane;
-
-	if (window->state == WINDOW_INVALIDATING) {
-		lane->server->counters.invalidates_succeeded++;
-		lane_unguard(window);
-		return;
-	}
-	assert(window->state == WINDOW_BINDING);
-	lane->server->counters.binds_succeeded++;
-	window->mw->rkey = window->rkey;
-	lane_window_set_state(window, WINDOW_BOUND);
-	if (attachment_is_ending(window->attachment))
-		lane_unbind(window);
-	else
-		attachment_window_bound(window->attachment, window);
 }
 
 static void lane_complete(struct lane *lane, const struct ibv_wc *wc)
 {
-	struct window *window;
-
 	if (lane->lost)
 		return;
 	if (wc->status != IBV_WC_SUCCESS) {
 		log_debug("lane completion failed session=%" PRIx64 " lane=%u status=\"%s\"",
 			  lane->session->id, lane->number, ibv_wc_status_str(wc->status));
-		lane->lost = true;
-		lane_close(lane, "a bind or invalidate failed");
+		lane_lose(lane, "a bind or invalidate failed");
 		return;
 	}
-	while ((window = posting_pop(&lane->posting, route_index(wc->wr_id))) != NULL)
-		lane_window_completed(window);
-	if (!TAILQ_EMPTY(&lane->posting.queue))
-		lane_want_flush(lane);
+	window_set_completed(&lane->windows, route_index(wc->wr_id));
 	lane_watch_completions(lane);
 }
 
 bool lane_poll(struct server *server)
 {
-	struct ibv_wc wc[32];
-	int rounds;
-	int n;
+	struct ibv_wc wc[LANE_POLL_BATCH];
 
-	for (rounds = 0; rounds < 16; rounds++) {
-		n = verbs_poll_cq(server->device.lane_cq.cq, 32, wc);
+	for (int rounds = 0; rounds < LANE_POLL_ROUNDS; rounds++) {
+		int n = verbs_poll_cq(server->device.lane_cq.cq, LANE_POLL_BATCH, wc);
+
 		if (n <= 0)
 			return true;
 		for (int i = 0; i < n; i++) {
-			struct lane *lane = route_find(&server->device.lane_routes, route_of(wc[i].wr_id));
+			struct lane *lane =
+				route_find(&server->device.lane_routes, route_of(wc[i].wr_id));
 
 			if (lane != NULL)
 				lane_complete(lane, &wc[i]);
@@ -633,25 +369,6 @@ bool lane_poll(struct server *server)
 }
 
 /* The end. */
-
-/* Nothing can be posted any more: what was on its way has an unknown outcome. */
-static void lane_give_up(struct lane *lane)
-{
-	struct window *window;
-	struct window *next;
-
-	lane->lost = true;
-	while ((window = posting_pop_any(&lane->posting)) != NULL)
-		lane_window_set_state(window, WINDOW_UNKNOWN);
-	for (window = TAILQ_FIRST(&lane->posting.queue); window != NULL; window = next) {
-		next = TAILQ_NEXT(window, link);
-		posting_remove(&lane->posting, window);
-		if (window->state == WINDOW_INVALIDATING)
-			lane_window_set_state(window, WINDOW_UNKNOWN);
-		else
-			lane_unguard(window);
-	}
-}
 
 static void lane_end_attachments(struct lane *lane)
 {
@@ -664,9 +381,12 @@ static void lane_end_attachments(struct lane *lane)
 	}
 }
 
-static bool lane_qp_is_rts(struct lane *lane)
+static void lane_give_up(struct lane *lane)
 {
-	return verbs_qp_state(lane->qp) == IBV_QPS_RTS;
+	lane->lost = true;
+	(void)verbs_qp_to_error(lane->qp);
+	window_set_give_up(&lane->windows);
+	lane_maybe_reap(lane);
 }
 
 void lane_close(struct lane *lane, const char *why)
@@ -680,18 +400,16 @@ void lane_close(struct lane *lane, const char *why)
 	}
 	if (lane->state != LANE_CONNECTING && lane->state != LANE_READY) {
 		/* Closing already; what has been learnt since may be that no completion will come. */
-		if (lane->state == LANE_CLOSING && lane->lost) {
+		if (lane->state == LANE_CLOSING && lane->lost)
 			lane_give_up(lane);
-			lane_maybe_reap(lane);
-		}
 		return;
 	}
 	lane->why = why;
 	lane_set_state(lane, LANE_CLOSING);
-	lane->busy++; /* not to be reaped while the windows are being told */
-	if (lane->lost || !lane_qp_is_rts(lane)) {
+	window_set_close(&lane->windows);
+	lane->windows.busy++; /* not to be reaped while the windows are being told */
+	if (lane->lost || verbs_qp_state(lane->qp) != IBV_QPS_RTS) {
 		server->counters.lanes_lost++;
-		(void)verbs_qp_to_error(lane->qp);
 		lane_give_up(lane);
 	}
 	log_debug("lane closing session=%" PRIx64 " lane=%u lost=%d why=\"%s\"", lane->session->id,
@@ -701,53 +419,20 @@ void lane_close(struct lane *lane, const char *why)
 	lane_end_attachments(lane);
 	(void)deadline_set(server->deadlines, &lane->deadline,
 			   clock_add_ms(clock_now_ns(), server->config.completion_timeout_ms));
-	lane->busy--;
+	lane->windows.busy--;
 	lane_maybe_reap(lane);
 }
 
 static void lane_reap_run(struct worker_job *job)
 {
 	struct lane *lane = (struct lane *)((char *)job - offsetof(struct lane, reap_job));
-	int first = 0;
+	int r = window_set_destroy(&lane->windows);
 
-	for (uint32_t i = 0; i < lane->window_count; i++) {
-		struct window *window = lane->windows[i];
-		int r = 0;
-
-		if (window->mw != NULL) {
-			r = verbs_dealloc_mw(window->mw);
-			if (r == 0)
-				window->mw = NULL;
-		}
-		if (r == 0 && window->guard != NULL) {
-			r = verbs_dereg_mr(window->guard);
-			if (r == 0)
-				window->guard = NULL;
-		}
-		if (first == 0)
-			first = r;
-	}
-	if (first == 0)
-		first = verbs_destroy_qp_of(lane->id);
-	if (first == 0 && rdma_destroy_id(lane->id) != 0)
-		first = -errno;
-	lane->reap_result = first;
-}
-
-/* Deallocating a window is a fence as good as an invalidate. */
-static void lane_reaped_windows(struct lane *lane)
-{
-	for (uint32_t i = 0; i < lane->window_count; i++) {
-		struct window *window = lane->windows[i];
-		struct attachment *attachment = window->attachment;
-
-		if (window->state == WINDOW_GONE || window->mw != NULL || window->guard != NULL)
-			continue;
-		lane->server->counters.windows_deallocated++;
-		lane_window_set_state(window, WINDOW_GONE);
-		if (attachment != NULL)
-			attachment_window_fenced(attachment, window);
-	}
+	if (r == 0)
+		r = verbs_destroy_qp_of(lane->id);
+	if (r == 0 && rdma_destroy_id(lane->id) != 0)
+		r = -errno;
+	lane->reap_result = r;
 }
 
 static void lane_reap_done(struct worker_job *job)
@@ -755,7 +440,7 @@ static void lane_reap_done(struct worker_job *job)
 	struct lane *lane = (struct lane *)((char *)job - offsetof(struct lane, reap_job));
 	struct server *server = lane->server;
 
-	lane_reaped_windows(lane);
+	window_set_destroyed(&lane->windows);
 	if (lane->reap_result == 0) {
 		(void)lane_poll(server); /* completions that the QP has left behind */
 		lane_set_state(lane, LANE_GONE);
@@ -783,9 +468,9 @@ static void lane_reap(struct lane *lane)
 
 static void lane_maybe_reap(struct lane *lane)
 {
-	if (lane->state != LANE_CLOSING || lane->busy > 0 || lane->alloc_job.submitted)
+	if (lane->state != LANE_CLOSING || !window_set_is_idle(&lane->windows))
 		return;
-	assert(posting_is_empty(&lane->posting));
+	assert(posting_is_empty(&lane->windows.posting));
 	deadline_clear(lane->server->deadlines, &lane->deadline);
 	lane->lost = true;
 	route_remove(&lane->server->device.lane_routes, lane->route);
@@ -805,14 +490,11 @@ static void lane_on_deadline(struct deadline *deadline, void *context)
 	} else if (lane->state == LANE_CONNECTING) {
 		lane_close(lane, "not confirmed in time");
 	} else if (lane->state == LANE_READY) {
-		lane->lost = true;
-		lane_close(lane, "a completion did not come in time");
+		lane_lose(lane, "a completion did not come in time");
 	} else if (lane->state == LANE_STUCK) {
 		lane_reap(lane);
 	} else if (lane->state == LANE_CLOSING) {
-		(void)verbs_qp_to_error(lane->qp);
 		lane_give_up(lane);
-		lane_maybe_reap(lane);
 	}
 }
 
@@ -826,8 +508,7 @@ bool lane_check(struct lane *lane)
 	state = verbs_qp_state(lane->qp);
 	if (state >= 0 && state != IBV_QPS_ERR && state != IBV_QPS_SQE)
 		return true;
-	lane->lost = true;
-	lane_close(lane, "its QP is in the error state");
+	lane_lose(lane, "its QP is in the error state");
 	return false;
 }
 
@@ -836,27 +517,26 @@ bool lane_key_invalidated(struct server *server, uint32_t rkey)
 	struct lane *lane;
 
 	TAILQ_FOREACH (lane, &server->lanes, server_link) {
-		for (uint32_t i = 0; i < lane->window_count; i++) {
-			struct window *window = lane->windows[i];
-
-			if (window->rkey != rkey || window->state == WINDOW_FREE)
-				continue;
-			lane->lost = true;
-			lane_close(lane, "one of its keys was invalidated by somebody else");
+		if (window_set_has_key(&lane->windows, rkey)) {
+			lane_lose(lane, "one of its keys was invalidated by somebody else");
 			return true;
 		}
 	}
 	return false;
 }
 
-void lane_sweep(struct server *server)
+void lane_sweep(struct server *server, uint64_t count)
 {
+	struct lane *last = TAILQ_LAST(&server->lanes, lane_list);
 	struct lane *lane;
-	struct lane *next;
 
-	for (lane = TAILQ_FIRST(&server->lanes); lane != NULL; lane = next) {
-		next = TAILQ_NEXT(lane, server_link);
+	/* Those that have been looked at go to the end; the last one ends the round at the latest. */
+	for (; count > 0 && (lane = TAILQ_FIRST(&server->lanes)) != NULL; count--) {
+		TAILQ_REMOVE(&server->lanes, lane, server_link);
+		TAILQ_INSERT_TAIL(&server->lanes, lane, server_link);
 		if (lane->state == LANE_READY)
 			(void)lane_check(lane);
+		if (lane == last)
+			break;
 	}
 }

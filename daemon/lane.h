@@ -9,15 +9,12 @@
 
 #include "daemon/attachment.h"
 #include "daemon/deadline.h"
-#include "daemon/posting.h"
-#include "daemon/window.h"
+#include "daemon/window_set.h"
 #include "daemon/worker.h"
 #include "proto/limits.h"
 
 struct server;
 struct session;
-
-#define LANE_ALLOC_MAX 64 /* windows per job of the verbs worker */
 
 /* What an rdma_cm id's context points at; the first member of each such object. */
 enum cm_kind {
@@ -59,22 +56,9 @@ struct lane {
 	bool disconnected; /* the peer has gone */
 	const char *why;   /* it is closing */
 
-	struct window **windows; /* all */
-	uint32_t window_count;
-	uint32_t window_capacity;
-	struct window **free; /* stack of free ones, in no order */
-	uint32_t free_count;
-	uint32_t busy; /* windows for which something must come back */
+	struct window_set windows;
 	TAILQ_HEAD(, attachment) attachments;
-	TAILQ_HEAD(, attachment) waiting; /* for free windows, oldest first */
 	uint32_t attachment_count;
-
-	struct posting posting; /* binds and invalidates */
-
-	struct worker_job alloc_job;
-	struct ibv_mw *alloc_mws[LANE_ALLOC_MAX];
-	uint32_t alloc_wanted;
-	uint32_t alloc_got;
 	struct worker_job reap_job;
 	int reap_result;
 	uint64_t reap_wait_ms;
@@ -117,18 +101,6 @@ bool lane_check(struct lane *lane);
  */
 void lane_close(struct lane *lane, const char *why);
 
-/** lane_need_windows() - start an attachment when it can have its windows */
-void lane_need_windows(struct lane *lane, struct attachment *attachment);
-
-/** lane_take_window() - a random one of the free windows; there must be one (asserted) */
-struct window *lane_take_window(struct lane *lane, struct attachment *attachment);
-
-/** lane_bind() - bind a window whose range, rights and offset are set (guard first, in guarded mode) */
-void lane_bind(struct window *window);
-
-/** lane_unbind() - put a window behind the fence, whatever it is doing */
-void lane_unbind(struct window *window);
-
 /** lane_flush_all() - post what has been queued on any lane since the last call */
 void lane_flush_all(struct server *server);
 
@@ -144,8 +116,8 @@ bool lane_poll(struct server *server);
  */
 bool lane_key_invalidated(struct server *server, uint32_t rkey);
 
-/** lane_sweep() - look at some lanes' QP state; called periodically */
-void lane_sweep(struct server *server);
+/** lane_sweep() - look at the QP state of the next @count lanes, in turn; those found dead are closed */
+void lane_sweep(struct server *server, uint64_t count);
 
 const char *lane_state_name(enum lane_state state);
 bool lane_can_go(enum lane_state from, enum lane_state to);

@@ -364,7 +364,10 @@ static int run_probe(struct selftest *test, const struct selftest_probe *probe,
 	return r;
 }
 
-/* What is not supported stays so whatever else is tried, unless something goes through. */
+/*
+ * The outcome so far is "enforced" or "not supported". The latter stays whatever else is
+ * tried, unless something goes through.
+ */
 static enum selftest_outcome combine(enum selftest_outcome so_far, enum selftest_outcome next)
 {
 	if (next == SELFTEST_NOT_ENFORCED)
@@ -399,7 +402,7 @@ static int run_property(struct selftest *test, enum selftest_property property,
 			return r;
 		outcome = is_first ? next : combine(outcome, next);
 		is_first = false;
-		/* Nothing can mend it, and on a device that does not answer each probe takes long. */
+		/* Nothing can mend it, and on a device that does not answer each takes long. */
 		if (outcome == SELFTEST_UNKNOWN || outcome == SELFTEST_NOT_ENFORCED)
 			break;
 	}
@@ -493,15 +496,13 @@ const char *selftest_property_name(enum selftest_property property)
 
 const char *selftest_outcome_name(enum selftest_outcome outcome)
 {
-	switch (outcome) {
-	case SELFTEST_ENFORCED:
-		return "enforced";
-	case SELFTEST_NOT_ENFORCED:
-		return "not enforced";
-	case SELFTEST_NOT_SUPPORTED:
-		return "not supported";
-	case SELFTEST_UNKNOWN:
-		break;
-	}
-	return "unknown";
+	static const char *const names[] = {
+		[SELFTEST_UNKNOWN] = "unknown",
+		[SELFTEST_ENFORCED] = "enforced",
+		[SELFTEST_NOT_ENFORCED] = "not enforced",
+		[SELFTEST_NOT_SUPPORTED] = "not supported",
+	};
+
+	assert(outcome <= SELFTEST_NOT_SUPPORTED);
+	return names[outcome];
 }

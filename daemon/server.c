@@ -28,6 +28,7 @@
 
 #define SERVER_STOP_LIMIT_MS 10000u
 #define SERVER_SELFTEST_PAGES 64u
+#define SERVER_SWEEP_PARTS 10u /* a sweep over all lanes is made in so many steps */
 
 uint64_t server_random_id(uint32_t route)
 {
@@ -102,7 +103,7 @@ static void server_async_event(struct server *server, struct ibv_async_event *ev
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_QP_REQ_ERR:
-		lane_sweep(server);
+		lane_sweep(server, server->lane_count);
 		break;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_DEVICE_FATAL:
@@ -137,9 +138,10 @@ static void server_on_sweep(struct deadline *deadline, void *context)
 {
 	struct server *server = context;
 
-	lane_sweep(server);
+	lane_sweep(server, server->lane_count / SERVER_SWEEP_PARTS + 1);
 	(void)deadline_set(server->deadlines, deadline,
-			   clock_add_ms(clock_now_ns(), server->config.lane_sweep_ms));
+			   clock_add_ms(clock_now_ns(),
+					server->config.lane_sweep_ms / SERVER_SWEEP_PARTS + 1));
 }
 
 static void server_on_stop_limit(struct deadline *deadline, void *context)

@@ -76,7 +76,7 @@ struct server {
 	TAILQ_HEAD(, session) sessions;
 	uint64_t session_count;
 	TAILQ_HEAD(, session) notices; /* sessions with notices to send or messages to post */
-	TAILQ_HEAD(, lane) lanes;
+	TAILQ_HEAD(lane_list, lane) lanes; /* in the order in which they are swept */
 	uint64_t lane_count;
 	TAILQ_HEAD(, lane) flush; /* lanes with something to post */
 	struct route_table lease_routes;

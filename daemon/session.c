@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A control connection: handshake, the requests of its client, and the end of all that the
- * client owns.
+ * A control connection, what is sent over it, and the end of all that its client owns.
  *
- * Invariants: nothing but hello is accepted before welcome; whatever is wrong with a message
- * ends this session and touches no other; the end begins once, and the connection is torn
- * down after the last lane is gone. Leases that are still behind (being scrubbed) outlive it.
+ * Invariants: whatever is wrong with a message ends this session and touches no other; the
+ * end begins once, and the connection is torn down after the last lane is gone. Leases that
+ * are still being scrubbed outlive it.
  *
  * Thread: the loop, except session_reap_run(), which runs on the verbs worker.
  */
@@ -21,6 +20,7 @@
 
 #include "common/clock.h"
 #include "common/verbs.h"
+#include "daemon/request.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 #include "proto/private_data.h"
@@ -262,6 +262,30 @@ void session_reply_error(struct session *session, uint64_t request_id, int code)
 	session_reply(session, &m, request_id);
 }
 
+int session_open(struct session *session, const char *tenant)
+{
+	struct server *server = session->server;
+
+	if (tenant_get(&server->tenants, tenant, &session->tenant) < 0)
+		return ERROR_INTERNAL;
+	tenant_charge(session->tenant, TENANT_SESSIONS, 1);
+	session_set_state(session, SESSION_OPEN);
+	(void)deadline_set(server->deadlines, &session->deadline,
+			   clock_add_ms(clock_now_ns(), SESSION_LOOK_MS));
+	log_info("session opened id=%" PRIx64 " tenant=%s peer=%s", session->id,
+		 session->tenant->name, session->peer);
+	return 0;
+}
+
+int session_ended_reason(const struct session *session, uint64_t lease_id)
+{
+	for (int i = 0; i < SESSION_ENDED_MAX; i++) {
+		if (session->ended[i].lease_id == lease_id && lease_id != 0)
+			return session->ended[i].reason;
+	}
+	return ERROR_NO_LEASE;
+}
+
 void session_lane_lost(struct session *session, uint32_t number)
 {
 	struct message m = {.type = MESSAGE_LANE_LOST};
@@ -313,227 +337,15 @@ void session_flush_notices(struct server *server)
 	}
 }
 
-/* Requests. */
-
-static int session_ended_reason(const struct session *session, uint64_t lease_id)
-{
-	for (int i = 0; i < SESSION_ENDED_MAX; i++) {
-		if (session->ended[i].lease_id == lease_id && lease_id != 0)
-			return session->ended[i].reason;
-	}
-	return ERROR_NO_LEASE;
-}
-
-/* The session's own lease; a foreign one looks like one that never was. */
-static int session_own_lease(const struct session *session, uint64_t lease_id,
-			     struct lease **ret_lease)
-{
-	struct lease *lease = lease_find(session->server, lease_id);
-
-	if (lease == NULL || lease->session != session || lease_is_ending(lease))
-		return session_ended_reason(session, lease_id);
-	*ret_lease = lease;
-	return 0;
-}
-
-static void session_welcome(struct session *session, uint64_t request_id)
-{
-	const struct server *server = session->server;
-	struct message m = {.type = MESSAGE_WELCOME};
-
-	m.u.welcome = (struct message_welcome){
-		.version = PROTO_VERSION,
-		.receives = (uint16_t)server->config.control_receives,
-		.session_id = session->id,
-		.ttl_default_ms = server->config.ttl_default_ms,
-		.ttl_max_ms = server->config.ttl_max_ms,
-		.window_max_bytes = server->config.window_max_bytes,
-		.page_bytes = (uint32_t)server->pool.page_bytes,
-		.read_depth = (uint32_t)server->config.read_depth,
-		.rights = server->isolation.rights,
-		.isolation = server->isolation.mode,
-		.enforced = server_enforced_bits(server),
-	};
-	session_reply(session, &m, request_id);
-}
-
-static int session_on_hello(struct session *session, const struct message *m)
-{
-	struct server *server = session->server;
-
-	if (m->u.hello.version != PROTO_VERSION)
-		return ERROR_VERSION;
-	if (server->stopping)
-		return ERROR_DRAINING;
-	if (endpoint_peer_receives(&session->endpoint, m->u.hello.receives) < 0)
-		return ERROR_PROTOCOL;
-	if (tenant_get(&server->tenants, m->u.hello.tenant, &session->tenant) < 0)
-		return ERROR_INTERNAL;
-	tenant_charge(session->tenant, TENANT_SESSIONS, 1);
-	session_set_state(session, SESSION_OPEN);
-	(void)deadline_set(server->deadlines, &session->deadline,
-			   clock_add_ms(clock_now_ns(), SESSION_LOOK_MS));
-	log_info("session opened id=%" PRIx64 " tenant=%s peer=%s", session->id,
-		 session->tenant->name, session->peer);
-	session_welcome(session, m->request_id);
-	return 0;
-}
-
-static int session_on_ping(struct session *session, const struct message *m)
-{
-	struct message reply = {.type = MESSAGE_PONG};
-
-	session_reply(session, &reply, m->request_id);
-	return 0;
-}
-
-static int session_on_bye(struct session *session, const struct message *m)
-{
-	(void)m;
-	session_end(session, 0, "bye");
-	return 0;
-}
-
-static int session_on_lane_open(struct session *session, const struct message *m)
-{
-	struct message reply = {.type = MESSAGE_LANE_OFFER};
-	struct lane *lane;
-	struct lane *next;
-
-	for (lane = TAILQ_FIRST(&session->lanes); lane != NULL; lane = next) {
-		next = TAILQ_NEXT(lane, session_link);
-		(void)lane_check(lane);
-	}
-	if (session->lane_count >= session->server->config.lanes_max) {
-		session_reply_error(session, m->request_id, ERROR_LANES_MAX);
-		return 0;
-	}
-	if (lane_offer(session, session->next_lane, &lane) < 0) {
-		session_reply_error(session, m->request_id, ERROR_INTERNAL);
-		return 0;
-	}
-	session->next_lane++;
-	reply.u.lane_offer.lane = lane->number;
-	reply.u.lane_offer.expires_ms = (uint32_t)session->server->config.lane_offer_ms;
-	memcpy(reply.u.lane_offer.token, lane->token, sizeof(lane->token));
-	session_reply(session, &reply, m->request_id);
-	return 0;
-}
-
-static int session_on_lane_confirm(struct session *session, const struct message *m)
-{
-	struct message reply = {.type = MESSAGE_LANE_READY};
-	struct lane *lane = session_lane(session, m->u.lane_confirm.lane);
-	int code = ERROR_LANE_STATE;
-
-	if (lane != NULL)
-		code = lane_confirm(lane, m->u.lane_confirm.daemon_qpn, m->u.lane_confirm.client_qpn);
-	if (code != 0) {
-		session_reply_error(session, m->request_id, code);
-		return 0;
-	}
-	reply.u.lane.lane = m->u.lane_confirm.lane;
-	session_reply(session, &reply, m->request_id);
-	return 0;
-}
-
-static struct lane *session_live_lane(struct session *session, uint32_t number)
-{
-	struct lane *lane = session_lane(session, number);
-
-	return lane != NULL && lane->state == LANE_READY && lane_check(lane) ? lane : NULL;
-}
-
-static int session_on_acquire(struct session *session, const struct message *m)
-{
-	struct lane *lane = session_live_lane(session, m->u.acquire.lane);
-	int code = session->server->stopping
-			   ? ERROR_DRAINING
-			   : lease_acquire(session, lane, m->request_id, &m->u.acquire);
-
-	if (code != 0)
-		session_reply_error(session, m->request_id, code);
-	return 0;
-}
-
-static int session_on_attach(struct session *session, const struct message *m)
-{
-	struct lane *lane = session_live_lane(session, m->u.attach.lane);
-	struct lease *lease;
-	int code = session_own_lease(session, m->u.attach.lease_id, &lease);
-
-	if (code == 0)
-		code = lease_attach(lease, lane, m->request_id);
-	if (code != 0)
-		session_reply_error(session, m->request_id, code);
-	return 0;
-}
-
-static int session_on_renew(struct session *session, const struct message *m)
-{
-	struct message reply = {.type = MESSAGE_RENEWED, .u.renew = m->u.renew};
-	struct lease *lease;
-	int code = session_own_lease(session, m->u.renew.lease_id, &lease);
-
-	if (code == 0)
-		code = lease_renew(lease, m->u.renew.ttl_ms);
-	if (code != 0)
-		session_reply_error(session, m->request_id, code);
-	else
-		session_reply(session, &reply, m->request_id);
-	return 0;
-}
-
-static int session_on_release(struct session *session, const struct message *m)
-{
-	struct lease *lease;
-	int code = session_own_lease(session, m->u.lease.lease_id, &lease);
-
-	if (code != 0) {
-		session_reply_error(session, m->request_id, code);
-		return 0;
-	}
-	lease->release_request_id = m->request_id;
-	lease_end(lease, ERROR_RELEASED);
-	return 0;
-}
-
-static int session_ignore(struct session *session, const struct message *m)
-{
-	(void)session;
-	(void)m;
-	return 0;
-}
-
-/* What a client may say, and when. A handler returns 0, or the error code that ends the session. */
-static const struct {
-	enum session_state state;
-	int (*handle)(struct session *session, const struct message *m);
-} session_requests[MESSAGE_TYPE_END] = {
-	[MESSAGE_HELLO] = {SESSION_HELLO, session_on_hello},
-	[MESSAGE_BYE] = {SESSION_OPEN, session_on_bye},
-	[MESSAGE_PING] = {SESSION_OPEN, session_on_ping},
-	[MESSAGE_PONG] = {SESSION_OPEN, session_ignore},
-	[MESSAGE_LANE_OPEN] = {SESSION_OPEN, session_on_lane_open},
-	[MESSAGE_LANE_CONFIRM] = {SESSION_OPEN, session_on_lane_confirm},
-	[MESSAGE_ACQUIRE] = {SESSION_OPEN, session_on_acquire},
-	[MESSAGE_ATTACH] = {SESSION_OPEN, session_on_attach},
-	[MESSAGE_RENEW] = {SESSION_OPEN, session_on_renew},
-	[MESSAGE_RELEASE] = {SESSION_OPEN, session_on_release},
-};
+/* Messages. */
 
 static void session_on_message(struct session *session, const struct message *m)
 {
-	int code = ERROR_PROTOCOL;
+	int code;
 
 	if (session->state != SESSION_HELLO && session->state != SESSION_OPEN)
 		return;
-	if (session_requests[m->type].handle != NULL &&
-	    session_requests[m->type].state == session->state)
-		code = session_requests[m->type].handle(session, m);
-	else
-		log_debug("message not allowed session=%" PRIx64 " type=%s state=%s", session->id,
-			  message_type_name(m->type), session_state_name(session->state));
+	code = request_handle(session, m);
 	if (code != 0)
 		session_end(session, code, error_text(code));
 }

@@ -82,6 +82,9 @@ void session_disconnected(struct session *session);
  */
 void session_end(struct session *session, int code, const char *why);
 
+/** session_open() - hello was right: the session is that tenant's; Return: 0 or an error code */
+int session_open(struct session *session, const char *tenant);
+
 /** session_find() - by id; Return: NULL if there is none */
 struct session *session_find(const struct server *server, uint64_t id);
 
@@ -97,6 +100,9 @@ void session_lane_lost(struct session *session, uint32_t number);
 
 /** session_lease_ended() - remember why, and tell the client with the next notice if @tell */
 void session_lease_ended(struct session *session, const struct lease *lease, bool tell);
+
+/** session_ended_reason() - why a lease of this session ended; ERROR_NO_LEASE if nothing is known of it */
+int session_ended_reason(const struct session *session, uint64_t lease_id);
 
 /** session_lease_gone() - a lease has left the session's list */
 void session_lease_gone(struct session *session, struct lease *lease);

@@ -115,8 +115,8 @@ static json_t *status_stuck(const struct server *server)
 
 		if (lane->state != LANE_STUCK)
 			continue;
-		for (uint32_t i = 0; i < lane->window_count; i++)
-			windows += lane->windows[i]->state != WINDOW_GONE;
+		for (uint32_t i = 0; i < lane->windows.count; i++)
+			windows += lane->windows.windows[i]->state != WINDOW_GONE;
 		TAILQ_FOREACH (attachment, &lane->attachments, lane_link)
 			bytes += attachment->lease->extent_bytes;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One memory window: its state and its keys. Posting and deallocating are the lane's.
+ * One memory window: its state and its keys. Posting and deallocating are the set's.
  *
  * Invariants: exactly one local invalidate follows each successful bind, and none is posted
  * in any state but BOUND -> INVALIDATING; a window whose state is UNKNOWN is never posted on
@@ -52,11 +52,11 @@ static void window_use_key(struct window *window, uint32_t byte)
 	window->keys_left--;
 }
 
-void window_init(struct window *window, struct lane *lane, struct ibv_mw *mw)
+void window_init(struct window *window, struct window_set *set, struct ibv_mw *mw)
 {
 	*window = (struct window){
 		.state = WINDOW_FREE,
-		.lane = lane,
+		.set = set,
 		.mw = mw,
 		.key_index = mw->rkey >> 8,
 		.keys_left = 256,

@@ -10,7 +10,7 @@
 #include "daemon/worker.h"
 
 struct attachment;
-struct lane;
+struct window_set;
 
 enum window_state {
 	WINDOW_FREE,	     /* bound to nothing; may be bound */
@@ -27,7 +27,7 @@ enum window_state {
 
 struct window {
 	enum window_state state;
-	struct lane *lane;
+	struct window_set *set;
 	struct attachment *attachment; /* that uses it; NULL: nobody */
 	TAILQ_ENTRY(window) link;      /* in the queue of binds and invalidates */
 	bool queued;		       /* in that queue */
@@ -44,15 +44,14 @@ struct window {
 	struct ibv_mr *mr;	/* that it is bound to */
 	struct ibv_mr *guard;	/* that MR, if it is the window's own */
 	struct worker_job job;	/* registering or deregistering the guard */
-	struct ibv_pd *job_pd;
 	int job_result;
 };
 
 /**
  * window_init() - take over a fresh memory window
- * @mw: the window keeps it until the lane deallocates it; its key's low byte counts as used
+ * @mw: the window keeps it until the set deallocates it; its key's low byte counts as used
  */
-void window_init(struct window *window, struct lane *lane, struct ibv_mw *mw);
+void window_init(struct window *window, struct window_set *set, struct ibv_mw *mw);
 
 /** window_can_go() - is the step in the table of transitions? (pure) */
 bool window_can_go(enum window_state from, enum window_state to);

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a client may ask of its session, and when: one table, one function per message. Every
+ * value that deserves an error code of its own is answered with it and the session lives on;
+ * a message that is not allowed now ends it.
+ *
+ * Owns nothing. Thread: the loop.
+ */
+#include "daemon/request.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "daemon/server.h"
+#include "proto/error.h"
+
+/* The session's own lease; a foreign one looks like one that never was. */
+static struct lease *request_own_lease(const struct session *session, uint64_t lease_id)
+{
+	struct lease *lease = lease_find(session->server, lease_id);
+
+	return lease != NULL && lease->session == session && !lease_is_ending(lease) ? lease : NULL;
+}
+
+static void request_welcome(struct session *session, uint64_t request_id)
+{
+	const struct server *server = session->server;
+	struct message m = {.type = MESSAGE_WELCOME};
+
+	m.u.welcome = (struct message_welcome){
+		.version = PROTO_VERSION,
+		.receives = (uint16_t)server->config.control_receives,
+		.session_id = session->id,
+		.ttl_default_ms = server->config.ttl_default_ms,
+		.ttl_max_ms = server->config.ttl_max_ms,
+		.window_max_bytes = server->config.window_max_bytes,
+		.page_bytes = (uint32_t)server->pool.page_bytes,
+		.read_depth = (uint32_t)server->config.read_depth,
+		.rights = server->isolation.rights,
+		.isolation = server->isolation.mode,
+		.enforced = server_enforced_bits(server),
+	};
+	session_reply(session, &m, request_id);
+}
+
+static int request_hello(struct session *session, const struct message *m)
+{
+	int code;
+
+	if (m->u.hello.version != PROTO_VERSION)
+		return ERROR_VERSION;
+	if (session->server->stopping)
+		return ERROR_DRAINING;
+	if (endpoint_peer_receives(&session->endpoint, m->u.hello.receives) < 0)
+		return ERROR_PROTOCOL;
+	code = session_open(session, m->u.hello.tenant);
+	if (code == 0)
+		request_welcome(session, m->request_id);
+	return code;
+}
+
+static int request_ping(struct session *session, const struct message *m)
+{
+	struct message reply = {.type = MESSAGE_PONG};
+
+	session_reply(session, &reply, m->request_id);
+	return 0;
+}
+
+static int request_bye(struct session *session, const struct message *m)
+{
+	(void)m;
+	session_end(session, 0, "bye");
+	return 0;
+}
+
+static int request_lane_open(struct session *session, const struct message *m)
+{
+	struct message reply = {.type = MESSAGE_LANE_OFFER};
+	struct lane *lane;
+	struct lane *next;
+
+	for (lane = TAILQ_FIRST(&session->lanes); lane != NULL; lane = next) {
+		next = TAILQ_NEXT(lane, session_link);
+		(void)lane_check(lane);
+	}
+	if (session->lane_count >= session->server->config.lanes_max)
+		return ERROR_LANES_MAX;
+	if (lane_offer(session, session->next_lane, &lane) < 0)
+		return ERROR_INTERNAL;
+	session->next_lane++;
+	reply.u.lane_offer.lane = lane->number;
+	reply.u.lane_offer.expires_ms = (uint32_t)session->server->config.lane_offer_ms;
+	memcpy(reply.u.lane_offer.token, lane->token, sizeof(lane->token));
+	session_reply(session, &reply, m->request_id);
+	return 0;
+}
+
+static int request_lane_confirm(struct session *session, const struct message *m)
+{
+	const struct message_lane_confirm *confirm = &m->u.lane_confirm;
+	struct message reply = {.type = MESSAGE_LANE_READY, .u.lane.lane = confirm->lane};
+	struct lane *lane = session_lane(session, confirm->lane);
+	int code;
+
+	if (lane == NULL)
+		return ERROR_LANE_STATE;
+	code = lane_confirm(lane, confirm->daemon_qpn, confirm->client_qpn);
+	if (code == 0)
+		session_reply(session, &reply, m->request_id);
+	return code;
+}
+
+/* A lane of the session that windows can be bound on, found alive just now. */
+static struct lane *request_lane(struct session *session, uint32_t number)
+{
+	struct lane *lane = session_lane(session, number);
+
+	return lane != NULL && lane->state == LANE_READY && lane_check(lane) ? lane : NULL;
+}
+
+static int request_acquire(struct session *session, const struct message *m)
+{
+	if (session->server->stopping)
+		return ERROR_DRAINING;
+	return lease_acquire(session, request_lane(session, m->u.acquire.lane), m->request_id,
+			     &m->u.acquire);
+}
+
+static int request_attach(struct session *session, const struct message *m)
+{
+	struct lane *lane = request_lane(session, m->u.attach.lane);
+	struct lease *lease = request_own_lease(session, m->u.attach.lease_id);
+
+	if (lease == NULL)
+		return session_ended_reason(session, m->u.attach.lease_id);
+	return lease_attach(lease, lane, m->request_id);
+}
+
+static int request_renew(struct session *session, const struct message *m)
+{
+	struct message reply = {.type = MESSAGE_RENEWED, .u.renew = m->u.renew};
+	struct lease *lease = request_own_lease(session, m->u.renew.lease_id);
+	int code;
+
+	if (lease == NULL)
+		return session_ended_reason(session, m->u.renew.lease_id);
+	code = lease_renew(lease, m->u.renew.ttl_ms);
+	if (code == 0)
+		session_reply(session, &reply, m->request_id);
+	return code;
+}
+
+static int request_release(struct session *session, const struct message *m)
+{
+	struct lease *lease = request_own_lease(session, m->u.lease.lease_id);
+
+	if (lease == NULL)
+		return session_ended_reason(session, m->u.lease.lease_id);
+	lease->release_request_id = m->request_id;
+	lease_end(lease, ERROR_RELEASED);
+	return 0;
+}
+
+static int request_ignore(struct session *session, const struct message *m)
+{
+	(void)session;
+	(void)m;
+	return 0;
+}
+
+/*
+ * What a client may say, and when. A handler answers by itself and returns 0, or returns the
+ * error code that is the answer.
+ */
+static const struct {
+	enum session_state state;
+	int (*handle)(struct session *session, const struct message *m);
+} request_table[MESSAGE_TYPE_END] = {
+	[MESSAGE_HELLO] = {SESSION_HELLO, request_hello},
+	[MESSAGE_BYE] = {SESSION_OPEN, request_bye},
+	[MESSAGE_PING] = {SESSION_OPEN, request_ping},
+	[MESSAGE_PONG] = {SESSION_OPEN, request_ignore},
+	[MESSAGE_LANE_OPEN] = {SESSION_OPEN, request_lane_open},
+	[MESSAGE_LANE_CONFIRM] = {SESSION_OPEN, request_lane_confirm},
+	[MESSAGE_ACQUIRE] = {SESSION_OPEN, request_acquire},
+	[MESSAGE_ATTACH] = {SESSION_OPEN, request_attach},
+	[MESSAGE_RENEW] = {SESSION_OPEN, request_renew},
+	[MESSAGE_RELEASE] = {SESSION_OPEN, request_release},
+};
+
+int request_handle(struct session *session, const struct message *m)
+{
+	bool handshake = session->state == SESSION_HELLO;
+	int code;
+
+	if (request_table[m->type].handle == NULL || request_table[m->type].state != session->state) {
+		log_debug("message not allowed session=%" PRIx64 " type=%s state=%s", session->id,
+			  message_type_name(m->type), session_state_name(session->state));
+		return ERROR_PROTOCOL;
+	}
+	code = request_table[m->type].handle(session, m);
+	if (code == 0 || handshake)
+		return code;
+	session_reply_error(session, m->request_id, code);
+	return 0;
+}
