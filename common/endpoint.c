@@ -20,7 +20,7 @@
 #include "common/route.h"
 #include "common/verbs.h"
 
-#define ENDPOINT_WAITING_MAX 1024
+#define ENDPOINT_WAITING_MAX 4096
 #define ENDPOINT_SEND_INDEX 0x80000000u /* marks the index half of a send's work request id */
 
 struct endpoint_frame {
@@ -183,6 +183,7 @@ int endpoint_flush(struct endpoint *ep)
 		if (r < 0)
 			return r;
 		endpoint_pop(ep);
+		ep->blocked_since_ns = 0; /* the next one's wait begins now */
 	}
 	if (frame == NULL || endpoint_may_send(ep, frame->class))
 		ep->blocked_since_ns = 0;

@@ -78,7 +78,8 @@ int endpoint_peer_receives(struct endpoint *ep, uint32_t receives);
  *
  * Encoded at once; the credits field is filled in when it is posted. Messages arrive in the
  * order of these calls.
- * Return: 0, -ENOMEM, -ENOTCONN (dead), or -ENOBUFS (1024 messages wait already).
+ * Return: 0, -ENOMEM, -ENOTCONN (dead), -ENOBUFS (4096 messages wait already), or a negative
+ * errno of the post.
  */
 int endpoint_send(struct endpoint *ep, enum endpoint_class class, const struct message *m);
 
