@@ -48,7 +48,7 @@ const struct selftest_result *isolation_result(const struct isolation *isolation
 /* The first isolating property that is not enforced, for the operator. */
 static const char *isolation_first_failure(const struct selftest_result *result)
 {
-	for (int i = 0; i < SELFTEST_ATOMICS; i++) {
+	for (int i = 0; i <= SELFTEST_ATOMICS; i++) {
 		if (result->outcome[i] != SELFTEST_ENFORCED)
 			return selftest_property_name((enum selftest_property)i);
 	}
