@@ -240,9 +240,9 @@ static bool lease_serve_tenant(struct server *server, struct tenant *tenant)
 
 	if (lease == NULL || extent_take(server->pool.extents, lease->len_bytes, &extent) < 0)
 		return false;
-	TAILQ_REMOVE(&tenant->waiting, lease, tenant_link);
 	lane = session_lane(lease->session, lease->first_lane);
 	if (lane != NULL && lane->state == LANE_READY) {
+		TAILQ_REMOVE(&tenant->waiting, lease, tenant_link);
 		lease_start_binding(lease, extent, lane);
 		return true;
 	}

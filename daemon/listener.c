@@ -12,9 +12,11 @@
  */
 #include "daemon/listener.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +54,7 @@ static const char *listener_remedy(int error)
 {
 	switch (error) {
 	case EADDRINUSE:
-		return "; the port is in use (the RDMA port space is shared with TCP)";
+		return "; another daemon, or another program that uses rdma_cm, has the port";
 	case EADDRNOTAVAIL:
 		return "; the machine has no such address";
 	case ENODEV:
@@ -60,6 +62,18 @@ static const char *listener_remedy(int error)
 	default:
 		return "";
 	}
+}
+
+/* rdma_cm binds to a loopback address, too, though no device is behind it. */
+static bool listener_has_device(const struct rdma_cm_id *id, const struct sockaddr *address)
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+
+	if (id->verbs != NULL)
+		return true;
+	return address->sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr)
+					      : v4->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
 static int listener_bind_one(struct listener *listener, const char *name, char *error)
@@ -86,8 +100,10 @@ static int listener_bind_one(struct listener *listener, const char *name, char *
 		snprintf(error, LISTENER_ERROR_MAX, "cannot listen on '%s': %s", name, strerror(-r));
 		goto out_free;
 	}
-	if (rdma_bind_addr(id, found->ai_addr) != 0) {
-		r = -errno;
+	r = rdma_bind_addr(id, found->ai_addr) != 0 ? -errno : 0;
+	if (r == 0 && !listener_has_device(id, found->ai_addr))
+		r = -ENODEV;
+	if (r < 0) {
 		snprintf(error, LISTENER_ERROR_MAX, "cannot listen on '%s': %s%s", name,
 			 strerror(-r), listener_remedy(-r));
 		(void)rdma_destroy_id(id);

@@ -193,6 +193,7 @@ void pool_deinit(struct pool *pool)
 
 void pool_give_back(struct pool *pool, struct pool_return *back)
 {
+	assert(extent_state(back->extent) == EXTENT_LEASED);
 	extent_set_state(pool->extents, back->extent, EXTENT_DIRTY);
 	TAILQ_INSERT_TAIL(&pool->returns, back, link);
 	pool_scrub_next(pool);

@@ -162,13 +162,6 @@ static int request_release(struct session *session, const struct message *m)
 	return 0;
 }
 
-static int request_ignore(struct session *session, const struct message *m)
-{
-	(void)session;
-	(void)m;
-	return 0;
-}
-
 /*
  * What a client may say, and when. A handler answers by itself and returns 0, or returns the
  * error code that is the answer.
@@ -180,7 +173,6 @@ static const struct {
 	[MESSAGE_HELLO] = {SESSION_HELLO, request_hello},
 	[MESSAGE_BYE] = {SESSION_OPEN, request_bye},
 	[MESSAGE_PING] = {SESSION_OPEN, request_ping},
-	[MESSAGE_PONG] = {SESSION_OPEN, request_ignore},
 	[MESSAGE_LANE_OPEN] = {SESSION_OPEN, request_lane_open},
 	[MESSAGE_LANE_CONFIRM] = {SESSION_OPEN, request_lane_confirm},
 	[MESSAGE_ACQUIRE] = {SESSION_OPEN, request_acquire},

@@ -241,8 +241,11 @@ static void session_send(struct session *session, enum endpoint_class class,
 {
 	int r = endpoint_send(&session->endpoint, class, m);
 
-	if (r < 0 && r != -ENOTCONN)
-		session_end(session, ERROR_BUSY, "too much waits to be sent");
+	/* Ended with the turn, since ending it here would pull the rug from under the caller. */
+	if (r < 0 && r != -ENOTCONN) {
+		session->unsendable = true;
+		session_want_flush(session);
+	}
 }
 
 void session_reply(struct session *session, struct message *m, uint64_t request_id)
@@ -332,7 +335,9 @@ void session_flush_notices(struct server *server)
 		TAILQ_REMOVE(&server->notices, session, notice_link);
 		session->in_notices = false;
 		session_send_ended_notice(session);
-		if (endpoint_flush(&session->endpoint) < 0)
+		if (session->unsendable)
+			session_end(session, ERROR_BUSY, "too much waits to be sent");
+		else if (endpoint_flush(&session->endpoint) < 0)
 			session_end(session, 0, "a message could not be posted");
 	}
 }

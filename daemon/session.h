@@ -57,6 +57,7 @@ struct session {
 	} ended[SESSION_ENDED_MAX]; /* ring */
 	uint32_t ended_next;
 	bool peer_gone;
+	bool unsendable; /* a message could not be queued: ends with the turn */
 	uint64_t close_limit_ns; /* until then the last messages may still go out */
 	struct worker_job reap_job;
 	int reap_result;
