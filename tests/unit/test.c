@@ -41,6 +41,11 @@ void test_skip(const char *why)
 	printf("# skipped: %s\n", why);
 }
 
+bool test_has_failed(void)
+{
+	return outcome == OUTCOME_FAILED;
+}
+
 static bool is_negative(struct test_int value)
 {
 	return value.is_signed && (value.bits >> 63) != 0;

@@ -37,6 +37,10 @@ struct test_int {
 void test_register(struct test_case *test);
 void test_fail(const char *file, int line, const char *what);
 void test_skip(const char *why);
+
+/* Has the running case failed? For what is cleaned up after it. */
+bool test_has_failed(void);
+
 bool test_check_int(struct test_int actual, struct test_int expected, const char *file, int line,
 		    const char *what);
 bool test_check_str(const char *actual, const char *expected, const char *file, int line,
