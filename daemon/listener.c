@@ -230,7 +230,8 @@ static int listener_take(struct server *server, struct rdma_cm_id *id,
 struct listener_event {
 	enum rdma_cm_event_type type;
 	int status;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id;	/* of a connect request; any other may be destroyed already */
+	enum cm_kind *object;	/* that the id belongs to */
 	struct rdma_conn_param param;
 	uint8_t private_data[256];
 };
@@ -248,7 +249,7 @@ static void listener_connect_request(struct server *server, const struct listene
 
 static void listener_connection_over(struct server *server, const struct listener_event *event)
 {
-	enum cm_kind *kind = event->id->context;
+	enum cm_kind *kind = event->object;
 
 	(void)server;
 	if (event->type != RDMA_CM_EVENT_DISCONNECTED)
@@ -296,6 +297,7 @@ static bool listener_next_event(struct listener *listener, struct listener_event
 		.type = event->event,
 		.status = event->status,
 		.id = event->id,
+		.object = event->id->context,
 		.param = event->param.conn,
 	};
 	len = event->param.conn.private_data == NULL ? 0 : event->param.conn.private_data_len;
