@@ -163,6 +163,7 @@ static int lane_create_qp(struct lane *lane, struct rdma_cm_id *id)
 	struct server *server = lane->server;
 	uint32_t depth = (uint32_t)server->config.lane_send_queue;
 	struct ibv_qp_init_attr attr = {
+		.qp_context = id, /* for rdma_notify() */
 		.send_cq = server->device.lane_cq.cq,
 		.recv_cq = server->device.lane_cq.cq,
 		.cap = {.max_send_wr = depth, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},

@@ -89,6 +89,7 @@ static int session_create_qp(struct session *session, struct rdma_cm_id *id)
 	struct server *server = session->server;
 	uint32_t receives = (uint32_t)server->config.control_receives;
 	struct ibv_qp_init_attr attr = {
+		.qp_context = id, /* for rdma_notify() */
 		.send_cq = server->device.control_cq.cq,
 		.recv_cq = server->device.control_cq.cq,
 		.cap = {.max_send_wr = ENDPOINT_SENDS,
