@@ -291,6 +291,7 @@ int main(void)
 	test_no_windows_on_pool();
 	munmap(bench.memory, POOL_BYTES);
 	rdma_free_devices(contexts);
-	printf("%s, %d failures\n", bench.failures == 0 ? "passed" : "FAILED", bench.failures);
+	printf("%s - selftest\n", bench.failures == 0 ? "ok" : "not ok");
+	printf("%d passed, %d failed, 0 skipped\n", bench.failures == 0, bench.failures != 0);
 	return bench.failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A client for tests that kill it.
+ *
+ * usage: itest_child ENDPOINT TENANT LEASES BYTES [idle]
+ *
+ * Acquires so many leases of so many bytes, prints "ready", then writes to one after the
+ * other for ever (or sleeps). Exit status 1 and a line on standard error if anything fails.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/include/mempool.h"
+
+#define LEASES_MAX 1024
+
+static int fail(const char *what)
+{
+	fprintf(stderr, "itest_child: %s: %s\n", what, mempool_last_error());
+	return EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+	struct mempool_connect_opts connect = {.size = sizeof(connect), .timeout_ms = 30000};
+	struct mempool_acquire_opts acquire = {
+		.size = sizeof(acquire),
+		.ttl_ms = 600000,
+		.rights = MEMPOOL_READ | MEMPOOL_WRITE,
+	};
+	static mempool_lease *leases[LEASES_MAX];
+	size_t count, len_bytes;
+	uint8_t *buf;
+	mempool *pool;
+
+	if (argc < 5)
+		return 2;
+	connect.tenant = argv[2];
+	count = strtoul(argv[3], NULL, 10);
+	len_bytes = strtoul(argv[4], NULL, 10);
+	buf = malloc(len_bytes);
+	if (count == 0 || count > LEASES_MAX || buf == NULL)
+		return 2;
+	memset(buf, 0xee, len_bytes);
+	if (mempool_connect(argv[1], &connect, &pool) < 0)
+		return fail("connect");
+	for (size_t i = 0; i < count; i++) {
+		if (mempool_acquire(pool, len_bytes, &acquire, &leases[i]) < 0)
+			return fail("acquire");
+	}
+	puts("ready");
+	fflush(stdout);
+	while (argc > 5)
+		pause();
+	for (size_t i = 0;; i = (i + 1) % count) {
+		if (mempool_write(leases[i], 0, buf, len_bytes) < 0)
+			return fail("write");
+	}
+}

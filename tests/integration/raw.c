@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A client that can say anything. Receives are posted again as messages come, and no
+ * credits are counted: that is for the test to respect or not.
+ *
+ * Memory: RAW_RECEIVES receive buffers, then one to send from, used anew each time.
+ * Thread: the test's.
+ */
+#include "tests/integration/raw.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/clock.h"
+#include "tests/integration/harness.h"
+
+#define RAW_SEND_ID UINT64_MAX
+#define RAW_BYTES ((RAW_RECEIVES + 1) * (size_t)PROTO_MESSAGE_MAX)
+#define RAW_CONNECT_MS 10000
+
+/* The next event of the channel. Return: 0, or a negative errno. */
+static int raw_event(struct raw *raw, uint64_t limit_ms, struct rdma_cm_event **ret_event)
+{
+	struct pollfd fd = {.fd = raw->channel->fd, .events = POLLIN};
+
+	if (poll(&fd, 1, (int)limit_ms) <= 0)
+		return -ETIMEDOUT;
+	return rdma_get_cm_event(raw->channel, ret_event) == 0 ? 0 : -errno;
+}
+
+/* Return: 0 for the event that was expected; a reject's code; or a negative errno. */
+static int raw_expect(struct raw *raw, enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *event;
+	struct private_data data;
+	int r = raw_event(raw, RAW_CONNECT_MS, &event);
+
+	if (r < 0)
+		return r;
+	if (event->event == type) {
+		r = 0;
+	} else if (event->event == RDMA_CM_EVENT_REJECTED) {
+		r = -ECONNREFUSED;
+		if (private_data_decode(event->param.conn.private_data,
+					event->param.conn.private_data_len, &data) == 0 &&
+		    data.kind == PRIVATE_DATA_REJECT)
+			r = (int)data.code;
+	} else {
+		r = -EIO;
+	}
+	(void)rdma_ack_cm_event(event);
+	return r;
+}
+
+static int raw_post_receive(struct raw *raw, uint64_t index)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)raw->memory + index * PROTO_MESSAGE_MAX,
+		.length = PROTO_MESSAGE_MAX,
+		.lkey = raw->mr->lkey,
+	};
+	struct ibv_recv_wr wr = {.wr_id = index, .sg_list = &sge, .num_sge = 1};
+	struct ibv_recv_wr *bad;
+
+	return verbs_post_recv(raw->id->qp, &wr, &bad);
+}
+
+static int raw_create_qp(struct raw *raw)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = {.max_send_wr = 4, .max_recv_wr = RAW_RECEIVES, .max_send_sge = 1,
+			.max_recv_sge = 1},
+	};
+	int r;
+
+	raw->pd = ibv_alloc_pd(raw->id->verbs);
+	raw->memory = mmap(NULL, RAW_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			   0);
+	if (raw->pd == NULL || raw->memory == MAP_FAILED)
+		return -ENOMEM;
+	r = verbs_reg_mr(raw->pd, raw->memory, RAW_BYTES, IBV_ACCESS_LOCAL_WRITE, &raw->mr);
+	if (r == 0)
+		r = verbs_cq_init(&raw->cq, raw->id->verbs, RAW_RECEIVES + 4);
+	if (r < 0)
+		return r;
+	attr.send_cq = raw->cq.cq;
+	attr.recv_cq = raw->cq.cq;
+	if (rdma_create_qp(raw->id, raw->pd, &attr) != 0)
+		return -errno;
+	for (uint64_t i = 0; i < RAW_RECEIVES && r == 0; i++)
+		r = raw_post_receive(raw, i);
+	return r;
+}
+
+static int raw_resolve(struct raw *raw)
+{
+	struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(HARNESS_PORT)};
+	int r;
+
+	if (inet_pton(AF_INET, harness_address(), &peer.sin_addr) != 1)
+		return -EINVAL;
+	raw->channel = rdma_create_event_channel();
+	if (raw->channel == NULL || rdma_create_id(raw->channel, &raw->id, raw, RDMA_PS_TCP) != 0)
+		return -errno;
+	if (rdma_resolve_addr(raw->id, NULL, (struct sockaddr *)&peer, RAW_CONNECT_MS) != 0)
+		return -errno;
+	r = raw_expect(raw, RDMA_CM_EVENT_ADDR_RESOLVED);
+	if (r != 0)
+		return r;
+	if (rdma_resolve_route(raw->id, RAW_CONNECT_MS) != 0)
+		return -errno;
+	return raw_expect(raw, RDMA_CM_EVENT_ROUTE_RESOLVED);
+}
+
+int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes)
+{
+	struct rdma_conn_param param = {
+		.private_data = len_bytes > 0 ? data : NULL,
+		.private_data_len = len_bytes,
+		.retry_count = 5,
+		.rnr_retry_count = 6,
+	};
+	int r;
+
+	*raw = (struct raw){0};
+	r = raw_resolve(raw);
+	if (r == 0)
+		r = raw_create_qp(raw);
+	if (r != 0)
+		return r;
+	if (rdma_connect(raw->id, &param) != 0)
+		return -errno;
+	return raw_expect(raw, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+int raw_connect_as(struct raw *raw, const struct private_data *data)
+{
+	uint8_t bytes[PROTO_PRIVATE_DATA_MAX];
+
+	return raw_connect(raw, bytes, private_data_encode(data, bytes));
+}
+
+int raw_open(struct raw *raw)
+{
+	struct private_data data = {
+		.kind = PRIVATE_DATA_CONTROL,
+		.version = PROTO_VERSION,
+		.version_min = PROTO_VERSION_MIN,
+	};
+
+	return raw_connect_as(raw, &data);
+}
+
+void raw_close(struct raw *raw)
+{
+	if (raw->id != NULL) {
+		if (raw->id->qp != NULL) {
+			(void)rdma_disconnect(raw->id);
+			(void)verbs_destroy_qp_of(raw->id);
+		}
+		(void)rdma_destroy_id(raw->id);
+	}
+	(void)verbs_cq_deinit(&raw->cq);
+	(void)verbs_dereg_mr(raw->mr);
+	if (raw->memory != NULL && raw->memory != MAP_FAILED)
+		(void)munmap(raw->memory, RAW_BYTES);
+	if (raw->pd != NULL)
+		(void)ibv_dealloc_pd(raw->pd);
+	if (raw->channel != NULL)
+		rdma_destroy_event_channel(raw->channel);
+	*raw = (struct raw){0};
+}
+
+int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes)
+{
+	uint8_t *buf = raw->memory + RAW_RECEIVES * (size_t)PROTO_MESSAGE_MAX;
+	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = len_bytes, .lkey = raw->mr->lkey};
+	struct ibv_send_wr wr = {
+		.wr_id = RAW_SEND_ID,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	struct ibv_send_wr *bad;
+
+	if (len_bytes > PROTO_MESSAGE_MAX)
+		return -EMSGSIZE;
+	memcpy(buf, bytes, len_bytes);
+	return verbs_post_send(raw->id->qp, &wr, &bad);
+}
+
+int raw_send_message(struct raw *raw, const struct message *m)
+{
+	uint8_t buf[PROTO_MESSAGE_MAX];
+	size_t len_bytes;
+	int r = message_encode(m, buf, sizeof(buf), &len_bytes);
+
+	return r < 0 ? r : raw_send(raw, buf, (uint32_t)len_bytes);
+}
+
+static void raw_look_at_events(struct raw *raw)
+{
+	struct rdma_cm_event *event;
+
+	while (raw_event(raw, 0, &event) == 0) {
+		raw->gone |= event->event == RDMA_CM_EVENT_DISCONNECTED;
+		(void)rdma_ack_cm_event(event);
+	}
+}
+
+/* Return: 1 = a message, 0 = nothing. */
+static int raw_poll(struct raw *raw, struct message *ret_m)
+{
+	struct ibv_wc wc;
+	int r;
+
+	while (verbs_poll_cq(raw->cq.cq, 1, &wc) == 1) {
+		if (wc.status != IBV_WC_SUCCESS) {
+			raw->gone = true;
+			continue;
+		}
+		if (wc.wr_id == RAW_SEND_ID)
+			continue;
+		r = message_decode(raw->memory + wc.wr_id * PROTO_MESSAGE_MAX, wc.byte_len, ret_m);
+		(void)raw_post_receive(raw, wc.wr_id);
+		if (r == 0)
+			return 1;
+	}
+	return 0;
+}
+
+int raw_wait(struct raw *raw, uint64_t limit_ms, struct message *ret_m)
+{
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), limit_ms);
+
+	for (;;) {
+		raw_look_at_events(raw);
+		if (raw_poll(raw, ret_m) == 1)
+			return 1;
+		if (raw->gone)
+			return -ENETRESET;
+		if (clock_now_ns() >= until_ns)
+			return 0;
+		harness_sleep_ms(1);
+	}
+}
+
+struct message raw_hello_message(void)
+{
+	struct message m = {.type = MESSAGE_HELLO, .request_id = 1};
+
+	m.u.hello.version = PROTO_VERSION;
+	m.u.hello.receives = RAW_RECEIVES;
+	memset(m.u.hello.instance, 0x33, sizeof(m.u.hello.instance));
+	memcpy(m.u.hello.tenant, "mallory", sizeof("mallory"));
+	return m;
+}
+
+int raw_hello(struct raw *raw, struct message_welcome *ret_welcome)
+{
+	struct message m = raw_hello_message();
+	int r = raw_send_message(raw, &m);
+
+	if (r < 0)
+		return r;
+	r = raw_wait(raw, RAW_LATE_MS, &m);
+	if (r != 1)
+		return r == 0 ? -ETIMEDOUT : r;
+	if (m.type != MESSAGE_WELCOME)
+		return -EPROTO;
+	*ret_welcome = m.u.welcome;
+	return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef TESTS_INTEGRATION_RAW_H
+#define TESTS_INTEGRATION_RAW_H
+
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/verbs.h"
+#include "proto/message.h"
+#include "proto/private_data.h"
+
+#define RAW_RECEIVES 8
+#define RAW_LATE_MS 5000
+
+/* A connection to the daemon that follows no protocol but rdma_cm's. All zero: none. */
+struct raw {
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct verbs_cq cq;
+	struct ibv_mr *mr;
+	uint8_t *memory;
+	bool gone; /* disconnected, or a work request has failed */
+};
+
+/**
+ * raw_connect() - connect with any private data
+ * @data: @len_bytes of it
+ *
+ * Return: 0; the code with which the daemon rejects; or a negative errno (-ECONNREFUSED:
+ * rejected without a code). raw_close() in any case.
+ */
+int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes);
+
+/** raw_connect_as() - with proper private data */
+int raw_connect_as(struct raw *raw, const struct private_data *data);
+
+/** raw_open() - connect as a control connection should */
+int raw_open(struct raw *raw);
+
+void raw_close(struct raw *raw);
+
+/** raw_send() - any bytes as one SEND; Return: 0 or a negative errno */
+int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes);
+
+/** raw_send_message() - a proper message; Return: 0 or a negative errno */
+int raw_send_message(struct raw *raw, const struct message *m);
+
+/** raw_wait() - Return: 1 = a message; 0 = none in time; -ENETRESET = the connection is over */
+int raw_wait(struct raw *raw, uint64_t limit_ms, struct message *ret_m);
+
+/** raw_hello() - say hello and wait for the welcome; Return: 0 or a negative errno */
+int raw_hello(struct raw *raw, struct message_welcome *ret_welcome);
+
+/** raw_hello_message() - a hello as it should be */
+struct message raw_hello_message(void);
+
+#endif
