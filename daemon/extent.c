@@ -4,8 +4,8 @@
  * offsets which covers the pool without gap or overlap; the free ones are also in a
  * tree by (length, offset), where the best fit is one look-up. Two neighbours are
  * never both free: they are coalesced when the second becomes clean. Ranges that are
- * not free keep their borders. Pure bookkeeping on the loop's thread; the bytes
- * themselves are never touched here.
+ * not free keep their borders, but for leased ones that are grown or cut. Pure
+ * bookkeeping on the loop's thread; the bytes themselves are never touched here.
  */
 #include "daemon/extent.h"
 
@@ -111,20 +111,18 @@ struct extent_map *extent_map_free(struct extent_map *map)
 	return NULL;
 }
 
-/* Cut a free extent, which is not in the tree, after so many bytes; the rest stays free. */
-static void split(struct extent_map *map, struct extent *extent, uint64_t len_bytes,
-		  struct extent *rest)
+/* Cut an extent that is not in the tree after so many bytes; the rest, in the same state, too. */
+static void split(struct extent *extent, uint64_t len_bytes, struct extent *rest)
 {
 	rest->offset_bytes = extent->offset_bytes + len_bytes;
 	rest->len_bytes = extent->len_bytes - len_bytes;
-	rest->state = EXTENT_FREE;
+	rest->state = extent->state;
 	rest->prev = extent;
 	rest->next = extent->next;
 	if (rest->next != NULL)
 		rest->next->prev = rest;
 	extent->next = rest;
 	extent->len_bytes = len_bytes;
-	tree_insert(&map->free_tree, &rest->free_node);
 }
 
 int extent_take(struct extent_map *map, uint64_t len_bytes, struct extent **ret_extent)
@@ -149,8 +147,10 @@ int extent_take(struct extent_map *map, uint64_t len_bytes, struct extent **ret_
 			return -ENOMEM;
 	}
 	tree_remove(&map->free_tree, node);
-	if (rest != NULL)
-		split(map, extent, key.len_bytes, rest);
+	if (rest != NULL) {
+		split(extent, key.len_bytes, rest);
+		tree_insert(&map->free_tree, &rest->free_node);
+	}
 	move_state(map, extent, EXTENT_LEASED);
 	*ret_extent = extent;
 	return 0;
@@ -170,7 +170,7 @@ static bool is_free(const struct extent *extent)
 	return extent != NULL && extent->state == EXTENT_FREE;
 }
 
-/* Make one of two neighbours, both free and neither in the tree. */
+/* Make one of two neighbours that are in the same state, neither of them in the tree. */
 static void absorb_next(struct extent *extent)
 {
 	struct extent *next = extent->next;
@@ -196,6 +196,66 @@ void extent_clean(struct extent_map *map, struct extent *extent)
 		absorb_next(extent);
 	}
 	tree_insert(&map->free_tree, &extent->free_node);
+}
+
+/* Move the border between a leased extent and the longer free one behind it. */
+static void move_border(struct extent_map *map, struct extent *extent, uint64_t add_bytes)
+{
+	struct extent *rest = extent->next;
+
+	tree_remove(&map->free_tree, &rest->free_node);
+	extent->len_bytes += add_bytes;
+	rest->offset_bytes += add_bytes;
+	rest->len_bytes -= add_bytes;
+	tree_insert(&map->free_tree, &rest->free_node);
+	map->state_bytes[EXTENT_FREE] -= add_bytes;
+	map->state_bytes[EXTENT_LEASED] += add_bytes;
+}
+
+int extent_grow(struct extent_map *map, struct extent *extent, uint64_t len_bytes)
+{
+	struct extent *next = extent->next;
+	uint64_t add_bytes;
+
+	assert(extent->state == EXTENT_LEASED);
+	if (!checked_round_up(len_bytes, map->page_bytes, &len_bytes) ||
+	    len_bytes > map->size_bytes)
+		return -E2BIG;
+	assert(len_bytes >= extent->len_bytes);
+	add_bytes = len_bytes - extent->len_bytes;
+	if (add_bytes == 0)
+		return 0;
+	if (!is_free(next) || next->len_bytes < add_bytes)
+		return -ENOSPC;
+	if (next->len_bytes > add_bytes) {
+		move_border(map, extent, add_bytes);
+		return 0;
+	}
+	tree_remove(&map->free_tree, &next->free_node);
+	move_state(map, next, EXTENT_LEASED);
+	absorb_next(extent);
+	return 0;
+}
+
+int extent_cut(struct extent_map *map, struct extent *extent, uint64_t len_bytes,
+	       struct extent **ret_tail)
+{
+	struct extent *tail;
+
+	assert(extent->state == EXTENT_LEASED);
+	assert(len_bytes != 0 && len_bytes <= extent->len_bytes);
+	/* Cannot overflow: the extent's own length is whole pages. */
+	(void)checked_round_up(len_bytes, map->page_bytes, &len_bytes);
+	if (len_bytes == extent->len_bytes) {
+		*ret_tail = NULL;
+		return 0;
+	}
+	tail = calloc(1, sizeof(*tail));
+	if (tail == NULL)
+		return -ENOMEM;
+	split(extent, len_bytes, tail);
+	*ret_tail = tail;
+	return 0;
 }
 
 uint64_t extent_offset_bytes(const struct extent *extent)

@@ -71,6 +71,26 @@ void extent_set_state(struct extent_map *map, struct extent *extent, enum extent
  */
 void extent_clean(struct extent_map *map, struct extent *extent);
 
+/**
+ * extent_grow() - make a leased range longer in place
+ * @len_bytes: wanted; rounded up to whole pages; not shorter than it is (asserted)
+ *
+ * O(log n). Return: 0 (also if no page had to be added), -E2BIG (longer than the pool, or
+ * rounding overflows), -ENOSPC (the bytes behind it are not free and clean, or too few).
+ * On failure nothing has changed.
+ */
+int extent_grow(struct extent_map *map, struct extent *extent, uint64_t len_bytes);
+
+/**
+ * extent_cut() - cut whole pages off the end of a leased range
+ * @len_bytes: that it keeps, not 0, not more than it has (asserted); rounded up to whole pages
+ * @ret_tail: the pages cut off, a range of its own in state EXTENT_LEASED; NULL if there are none
+ *
+ * O(log n). Return: 0 or -ENOMEM (nothing has changed).
+ */
+int extent_cut(struct extent_map *map, struct extent *extent, uint64_t len_bytes,
+	       struct extent **ret_tail);
+
 uint64_t extent_offset_bytes(const struct extent *extent);
 uint64_t extent_len_bytes(const struct extent *extent); /* whole pages */
 enum extent_state extent_state(const struct extent *extent);

@@ -328,6 +328,297 @@ TEST(extent_map_could_fit__all_leased)
 	extent_map_free(map);
 }
 
+TEST(extent_grow__into_the_free_bytes_behind)
+{
+	struct extent_map *map;
+	struct extent *extent;
+
+	CHECK_INT(extent_map_new(10 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, 2 * PAGE, &extent), 0);
+	CHECK_INT(extent_grow(map, extent, 2 * PAGE + 1), 0);
+	CHECK_INT(extent_offset_bytes(extent), 0);
+	CHECK_INT(extent_len_bytes(extent), 3 * PAGE);
+	check_totals(map, 7, 3, 0, 7);
+	extent_map_check(map);
+	CHECK_INT(extent_grow(map, extent, 9 * PAGE), 0);
+	CHECK_INT(extent_len_bytes(extent), 9 * PAGE);
+	check_totals(map, 1, 9, 0, 1);
+	extent_map_check(map);
+	/* The free range behind it is used up. */
+	CHECK_INT(extent_grow(map, extent, 9 * PAGE + 1), 0);
+	CHECK_INT(extent_len_bytes(extent), 10 * PAGE);
+	CHECK_INT(extent_state(extent), EXTENT_LEASED);
+	check_totals(map, 0, 10, 0, 0);
+	extent_map_check(map);
+	give_back(map, extent);
+	check_totals(map, 10, 0, 0, 10);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_grow__within_its_last_page)
+{
+	struct extent_map *map;
+	struct extent *extents[3];
+
+	CHECK_INT(extent_map_new(3 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 3);
+	CHECK_INT(extent_grow(map, extents[0], 1), 0);
+	CHECK_INT(extent_grow(map, extents[0], PAGE), 0);
+	CHECK_INT(extent_grow(map, extents[0], PAGE + 1), -ENOSPC);
+	CHECK_INT(extent_grow(map, extents[2], PAGE), 0);
+	CHECK_INT(extent_len_bytes(extents[0]), PAGE);
+	CHECK_INT(extent_len_bytes(extents[2]), PAGE);
+	check_totals(map, 0, 3, 0, 0);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+/* Page 0 is leased, 1 to 3 are free, 4 is leased, 5 and 6 are free. */
+TEST(extent_grow__exactly_as_far_as_the_next)
+{
+	struct extent_map *map;
+	struct extent *extents[7];
+
+	CHECK_INT(extent_map_new(7 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 7);
+	for (size_t i = 1; i < 7; i++) {
+		if (i != 4)
+			give_back(map, extents[i]);
+	}
+	CHECK_INT(extent_grow(map, extents[0], 4 * PAGE + 1), -ENOSPC);
+	CHECK_INT(extent_grow(map, extents[0], 7 * PAGE), -ENOSPC);
+	CHECK_INT(extent_len_bytes(extents[0]), PAGE);
+	check_totals(map, 5, 2, 0, 3);
+	extent_map_check(map);
+	CHECK_INT(extent_grow(map, extents[0], 4 * PAGE), 0);
+	CHECK_INT(extent_len_bytes(extents[0]), 4 * PAGE);
+	check_totals(map, 2, 5, 0, 2);
+	extent_map_check(map);
+	CHECK_INT(extent_grow(map, extents[0], 4 * PAGE + 1), -ENOSPC);
+	extent_map_free(map);
+}
+
+TEST(extent_grow__only_over_clean_bytes)
+{
+	struct extent_map *map;
+	struct extent *extents[2];
+
+	CHECK_INT(extent_map_new(2 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 2);
+	CHECK_INT(extent_grow(map, extents[0], 2 * PAGE), -ENOSPC);
+	extent_set_state(map, extents[1], EXTENT_DIRTY);
+	CHECK_INT(extent_grow(map, extents[0], 2 * PAGE), -ENOSPC);
+	extent_set_state(map, extents[1], EXTENT_SCRUBBING);
+	CHECK_INT(extent_grow(map, extents[0], 2 * PAGE), -ENOSPC);
+	check_totals(map, 0, 1, 1, 0);
+	extent_clean(map, extents[1]);
+	CHECK_INT(extent_grow(map, extents[0], 2 * PAGE), 0);
+	check_totals(map, 0, 2, 0, 0);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_grow__free_bytes_before_do_not_count)
+{
+	struct extent_map *map;
+	struct extent *extents[3];
+
+	CHECK_INT(extent_map_new(3 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 3);
+	give_back(map, extents[0]);
+	CHECK_INT(extent_grow(map, extents[1], 2 * PAGE), -ENOSPC);
+	give_back(map, extents[1]);
+	CHECK_INT(extent_grow(map, extents[2], PAGE + 1), -ENOSPC);
+	CHECK_INT(extent_len_bytes(extents[2]), PAGE);
+	check_totals(map, 2, 1, 0, 2);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_grow__impossible_lengths)
+{
+	struct extent_map *map;
+	struct extent *extents[3];
+
+	CHECK_INT(extent_map_new(4 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 3);
+	/* Whatever is behind it: free (2) or leased (0). */
+	for (size_t i = 0; i < 3; i += 2) {
+		CHECK_INT(extent_grow(map, extents[i], 4 * PAGE), -ENOSPC);
+		CHECK_INT(extent_grow(map, extents[i], 4 * PAGE + 1), -E2BIG);
+		CHECK_INT(extent_grow(map, extents[i], UINT64_MAX - PAGE), -E2BIG);
+		CHECK_INT(extent_grow(map, extents[i], UINT64_MAX - PAGE + 2), -E2BIG);
+		CHECK_INT(extent_grow(map, extents[i], UINT64_MAX), -E2BIG);
+		CHECK_INT(extent_len_bytes(extents[i]), PAGE);
+	}
+	check_totals(map, 1, 3, 0, 1);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_grow__greatest_pool)
+{
+	struct extent_map *map;
+	struct extent *extent;
+	uint64_t size_bytes = UINT64_MAX - (PAGE - 1);
+
+	CHECK_INT(extent_map_new(size_bytes, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, 1, &extent), 0);
+	CHECK_INT(extent_grow(map, extent, size_bytes + 1), -E2BIG);
+	CHECK_INT(extent_grow(map, extent, size_bytes), 0);
+	CHECK_INT(extent_len_bytes(extent), size_bytes);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+/* Holes of 4 pages at 1 and of 3 pages at 6: what is left of the first fits best afterwards. */
+TEST(extent_grow__rest_is_found_by_best_fit)
+{
+	struct extent_map *map;
+	struct extent *extents[10];
+	struct extent *extent;
+
+	CHECK_INT(extent_map_new(10 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 10);
+	for (size_t i = 1; i < 9; i++) {
+		if (i != 5)
+			give_back(map, extents[i]);
+	}
+	CHECK_INT(extent_grow(map, extents[0], 3 * PAGE), 0);
+	check_totals(map, 5, 5, 0, 3);
+	CHECK_INT(extent_take(map, 2 * PAGE, &extent), 0);
+	CHECK_INT(extent_offset_bytes(extent), 3 * PAGE);
+	CHECK_INT(extent_take(map, 2 * PAGE, &extent), 0);
+	CHECK_INT(extent_offset_bytes(extent), 6 * PAGE);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_cut__whole_pages_only)
+{
+	static const struct {
+		uint64_t len_bytes;
+		uint64_t kept_pages;
+	} cases[] = {
+		{ 5 * PAGE, 5 },     { 5 * PAGE - 1, 5 }, { 4 * PAGE + 1, 5 }, { 4 * PAGE, 4 },
+		{ 4 * PAGE - 1, 4 }, { PAGE + 1, 2 },	  { PAGE, 1 },	       { 1, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t kept_pages = cases[i].kept_pages;
+		struct extent_map *map;
+		struct extent *extent;
+		struct extent *tail;
+
+		CHECK_INT(extent_map_new(7 * PAGE, PAGE, &map), 0);
+		CHECK_INT(extent_take(map, 5 * PAGE, &extent), 0);
+		tail = extent;
+		CHECK_INT(extent_cut(map, extent, cases[i].len_bytes, &tail), 0);
+		CHECK_INT(extent_offset_bytes(extent), 0);
+		CHECK_INT(extent_len_bytes(extent), kept_pages * PAGE);
+		CHECK_INT(extent_state(extent), EXTENT_LEASED);
+		CHECK_INT(tail == NULL, kept_pages == 5);
+		if (tail != NULL) {
+			CHECK_INT(extent_offset_bytes(tail), kept_pages * PAGE);
+			CHECK_INT(extent_len_bytes(tail), (5 - kept_pages) * PAGE);
+			CHECK_INT(extent_state(tail), EXTENT_LEASED);
+		}
+		check_totals(map, 2, 5, 0, 2);
+		extent_map_check(map);
+		extent_map_free(map);
+	}
+}
+
+TEST(extent_cut__tail_goes_its_own_way)
+{
+	struct extent_map *map;
+	struct extent *extent;
+	struct extent *tail;
+	struct extent *last;
+
+	CHECK_INT(extent_map_new(6 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, 4 * PAGE, &extent), 0);
+	CHECK_INT(extent_cut(map, extent, 2 * PAGE, &tail), 0);
+	CHECK_INT(extent_cut(map, tail, PAGE, &last), 0);
+	CHECK_INT(extent_offset_bytes(last), 3 * PAGE);
+	/* It is not the head's any more, though nobody else's either. */
+	CHECK_INT(extent_grow(map, extent, 3 * PAGE), -ENOSPC);
+	give_back(map, last);
+	check_totals(map, 3, 3, 0, 3);
+	extent_map_check(map);
+	extent_set_state(map, tail, EXTENT_DIRTY);
+	check_totals(map, 3, 2, 1, 3);
+	CHECK_INT(extent_grow(map, extent, 3 * PAGE), -ENOSPC);
+	extent_set_state(map, tail, EXTENT_SCRUBBING);
+	extent_clean(map, tail);
+	check_totals(map, 4, 2, 0, 4);
+	extent_map_check(map);
+	CHECK_INT(extent_grow(map, extent, 6 * PAGE), 0);
+	check_totals(map, 0, 6, 0, 0);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+TEST(extent_cut__between_leased_neighbours)
+{
+	struct extent_map *map;
+	struct extent *first;
+	struct extent *middle;
+	struct extent *last;
+	struct extent *tail;
+
+	CHECK_INT(extent_map_new(5 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, PAGE, &first), 0);
+	CHECK_INT(extent_take(map, 3 * PAGE, &middle), 0);
+	CHECK_INT(extent_take(map, PAGE, &last), 0);
+	CHECK_INT(extent_cut(map, middle, PAGE, &tail), 0);
+	extent_map_check(map);
+	give_back(map, tail);
+	check_totals(map, 2, 3, 0, 2);
+	CHECK_INT(extent_grow(map, middle, 3 * PAGE), 0);
+	CHECK_INT(extent_offset_bytes(middle), PAGE);
+	CHECK_INT(extent_offset_bytes(last), 4 * PAGE);
+	extent_map_check(map);
+	extent_map_free(map);
+}
+
+static void attempt_grow(struct extent_map *map, struct extent *extent, int pages)
+{
+	(void)extent_grow(map, extent, (uint64_t)pages * PAGE);
+}
+
+static void attempt_cut(struct extent_map *map, struct extent *extent, int pages)
+{
+	struct extent *tail;
+
+	(void)extent_cut(map, extent, (uint64_t)pages * PAGE, &tail);
+}
+
+TEST(extent_grow__and_cut_assert_length_and_state)
+{
+	struct extent_map *map;
+	struct extent *extent;
+
+	CHECK_INT(extent_map_new(4 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_take(map, 2 * PAGE, &extent), 0);
+	CHECK(aborts(attempt_grow, map, extent, 0));
+	CHECK(aborts(attempt_grow, map, extent, 1));
+	CHECK(!aborts(attempt_grow, map, extent, 2));
+	CHECK(!aborts(attempt_grow, map, extent, 5));
+	CHECK(aborts(attempt_cut, map, extent, 0));
+	CHECK(!aborts(attempt_cut, map, extent, 1));
+	CHECK(!aborts(attempt_cut, map, extent, 2));
+	CHECK(aborts(attempt_cut, map, extent, 3));
+	extent_set_state(map, extent, EXTENT_DIRTY);
+	CHECK(aborts(attempt_grow, map, extent, 2));
+	CHECK(aborts(attempt_cut, map, extent, 2));
+	extent_set_state(map, extent, EXTENT_SCRUBBING);
+	CHECK(aborts(attempt_grow, map, extent, 2));
+	CHECK(aborts(attempt_cut, map, extent, 2));
+	extent_map_free(map);
+}
+
 #define MODEL_PAGES 211
 #define MODEL_STEPS 100000
 
@@ -340,6 +631,9 @@ struct model {
 	struct random random;
 	unsigned int taken_steps;
 	unsigned int no_room_steps;
+	unsigned int grown_steps;
+	unsigned int blocked_steps; /* growing found no room */
+	unsigned int cut_steps;
 };
 
 static uint64_t random_len_bytes(struct random *random)
@@ -402,25 +696,35 @@ static size_t model_longest(const struct model *model, bool with_dirty)
 	return longest;
 }
 
-static void model_mark(struct model *model, const struct extent *extent, enum extent_state from,
-		       enum extent_state to)
+static void model_mark_pages(struct model *model, uint64_t first, uint64_t count,
+			     enum extent_state from, enum extent_state to)
 {
-	uint64_t first = extent_offset_bytes(extent) / PAGE;
-	uint64_t count = extent_len_bytes(extent) / PAGE;
-
-	CHECK_INT(extent_offset_bytes(extent) % PAGE, 0);
-	CHECK_INT(extent_len_bytes(extent) % PAGE, 0);
-	CHECK(count > 0 && first + count <= MODEL_PAGES);
+	CHECK(first + count <= MODEL_PAGES);
 	for (uint64_t i = first; i < first + count; i++) {
 		CHECK_INT(model->pages[i], from);
 		model->pages[i] = to;
 	}
 }
 
+static void model_mark(struct model *model, const struct extent *extent, enum extent_state from,
+		       enum extent_state to)
+{
+	CHECK_INT(extent_offset_bytes(extent) % PAGE, 0);
+	CHECK_INT(extent_len_bytes(extent) % PAGE, 0);
+	CHECK(extent_len_bytes(extent) > 0);
+	model_mark_pages(model, extent_offset_bytes(extent) / PAGE, extent_len_bytes(extent) / PAGE,
+			 from, to);
+}
+
+static uint64_t pages_of(uint64_t len_bytes)
+{
+	return len_bytes / PAGE + (len_bytes % PAGE != 0);
+}
+
 static void model_take(struct model *model)
 {
 	uint64_t len_bytes = random_len_bytes(&model->random);
-	uint64_t need_pages = len_bytes / PAGE + (len_bytes % PAGE != 0);
+	uint64_t need_pages = pages_of(len_bytes);
 	size_t longest = model_longest(model, true);
 	struct extent *extent = NULL;
 	size_t fit;
@@ -479,6 +783,120 @@ static void model_advance(struct model *model)
 	}
 }
 
+/* The first leased extent from a random place on; NULL if there is none. */
+static struct extent *model_leased(struct model *model)
+{
+	size_t start;
+
+	if (model->taken_count == 0)
+		return NULL;
+	start = random_below(&model->random, model->taken_count);
+	for (size_t i = 0; i < model->taken_count; i++) {
+		struct extent *extent = model->taken[(start + i) % model->taken_count];
+
+		if (extent_state(extent) == EXTENT_LEASED)
+			return extent;
+	}
+	return NULL;
+}
+
+/* Lengths that an extent may be asked to grow to; free_bytes are free behind it. */
+static uint64_t random_grown_bytes(struct random *random, uint64_t len_bytes, uint64_t free_bytes)
+{
+	switch (random_below(random, 8)) {
+	case 0:
+		return len_bytes - random_below(random, PAGE);
+	case 1:
+		return len_bytes + free_bytes;
+	case 2:
+		return len_bytes + free_bytes + 1;
+	case 3:
+		return MODEL_PAGES * PAGE + random_below(random, 3) - 1;
+	case 4:
+		return UINT64_MAX - random_below(random, 2 * PAGE);
+	default:
+		return len_bytes + random_below(random, 3 * PAGE);
+	}
+}
+
+static void model_grow(struct model *model)
+{
+	struct extent *extent = model_leased(model);
+	uint64_t free_pages = 0;
+	uint64_t offset_bytes;
+	uint64_t len_bytes;
+	uint64_t want_bytes;
+	uint64_t end;
+	int r;
+
+	if (extent == NULL)
+		return;
+	offset_bytes = extent_offset_bytes(extent);
+	len_bytes = extent_len_bytes(extent);
+	end = (offset_bytes + len_bytes) / PAGE;
+	while (end + free_pages < MODEL_PAGES && model->pages[end + free_pages] == EXTENT_FREE)
+		free_pages++;
+	want_bytes = random_grown_bytes(&model->random, len_bytes, free_pages * PAGE);
+	r = extent_grow(model->map, extent, want_bytes);
+	CHECK_INT(extent_offset_bytes(extent), offset_bytes);
+	if (pages_of(want_bytes) > MODEL_PAGES) {
+		CHECK_INT(r, -E2BIG);
+	} else if (pages_of(want_bytes) > len_bytes / PAGE + free_pages) {
+		CHECK_INT(r, -ENOSPC);
+		model->blocked_steps++;
+	} else {
+		CHECK_INT(r, 0);
+		model_mark_pages(model, end, pages_of(want_bytes) - len_bytes / PAGE, EXTENT_FREE,
+				 EXTENT_LEASED);
+		model->grown_steps += pages_of(want_bytes) > len_bytes / PAGE;
+		len_bytes = pages_of(want_bytes) * PAGE;
+	}
+	CHECK_INT(extent_len_bytes(extent), len_bytes);
+}
+
+static void model_cut(struct model *model)
+{
+	struct extent *extent = model_leased(model);
+	struct extent *tail;
+	uint64_t offset_bytes;
+	uint64_t len_bytes;
+	uint64_t keep_bytes;
+	uint64_t kept_bytes;
+
+	if (extent == NULL)
+		return;
+	offset_bytes = extent_offset_bytes(extent);
+	len_bytes = extent_len_bytes(extent);
+	keep_bytes = len_bytes - random_below(&model->random, len_bytes);
+	kept_bytes = pages_of(keep_bytes) * PAGE;
+	CHECK_INT(extent_cut(model->map, extent, keep_bytes, &tail), 0);
+	CHECK_INT(extent_offset_bytes(extent), offset_bytes);
+	CHECK_INT(extent_len_bytes(extent), kept_bytes);
+	CHECK_INT(tail == NULL, kept_bytes == len_bytes);
+	if (tail == NULL)
+		return;
+	CHECK_INT(extent_offset_bytes(tail), offset_bytes + kept_bytes);
+	CHECK_INT(extent_len_bytes(tail), len_bytes - kept_bytes);
+	CHECK_INT(extent_state(tail), EXTENT_LEASED);
+	model->taken[model->taken_count++] = tail;
+	model->cut_steps++;
+}
+
+/* One step; so many of a hundred take. */
+static void model_step(struct model *model, uint64_t take_share)
+{
+	uint64_t choice = random_below(&model->random, 100);
+
+	if (choice < take_share)
+		model_take(model);
+	else if (choice < take_share + 10)
+		model_grow(model);
+	else if (choice < take_share + 15)
+		model_cut(model);
+	else
+		model_advance(model);
+}
+
 static void model_check_totals(const struct model *model)
 {
 	uint64_t pages[4] = { 0 };
@@ -497,18 +915,16 @@ TEST(extent_map__random_steps_against_model)
 	CHECK_INT(extent_map_new(MODEL_PAGES * PAGE, PAGE, &model.map), 0);
 	for (unsigned int step = 0; step < MODEL_STEPS; step++) {
 		/* Spells in which the pool fills up, and spells in which it empties. */
-		uint64_t take_share = step / 500 % 2 == 0 ? 50 : 15;
-
-		if (random_below(&model.random, 100) < take_share)
-			model_take(&model);
-		else
-			model_advance(&model);
+		model_step(&model, step / 500 % 2 == 0 ? 45 : 12);
 		model_check_totals(&model);
 		extent_map_check(model.map);
 	}
-	/* The steps must have met both outcomes often enough to mean something. */
+	/* The steps must have met every outcome often enough to mean something. */
 	CHECK(model.taken_steps > MODEL_STEPS / 50);
 	CHECK(model.no_room_steps > MODEL_STEPS / 100);
+	CHECK(model.grown_steps > MODEL_STEPS / 400);
+	CHECK(model.blocked_steps > MODEL_STEPS / 100);
+	CHECK(model.cut_steps > MODEL_STEPS / 100);
 	while (model.taken_count > 0)
 		model_advance(&model);
 	extent_map_check(model.map);
