@@ -167,6 +167,7 @@ void control_lose(struct mempool *pool, int code, const char *text)
 	while (control->requests.first != NULL)
 		request_finish(&control->requests, control->requests.first, &control->loss);
 	(void)pthread_cond_broadcast(&control->sent);
+	(void)pthread_cond_broadcast(&pool->leases_changed);
 	for (struct lane *lane = pool->lanes; lane != NULL; lane = lane->next)
 		lane_lose(lane, MEMPOOL_E_SESSION_LOST, text);
 	control->loss.code = MEMPOOL_E_SESSION_LOST;
@@ -181,9 +182,25 @@ static void control_break(struct mempool *pool, const struct message *m)
 	control_lose(pool, MEMPOOL_E_PROTOCOL, text);
 }
 
+/* Return: as endpoint_send(); the session is lost if it is neither short of room nor of memory. */
+static int control_post(struct mempool *pool, enum endpoint_class class, const struct message *m)
+{
+	int r = endpoint_send(&pool->control.ep, class, m);
+
+	if (r < 0 && r != -ENOBUFS && r != -ENOMEM)
+		control_lose(pool, MEMPOOL_E_SESSION_LOST, "cannot send to the daemon");
+	return r;
+}
+
+void control_notify(struct mempool *pool, const struct message *m)
+{
+	if (pool->control.posted && !pool->control.lost)
+		(void)control_post(pool, ENDPOINT_NOTICE, m);
+}
+
 static int control_send(struct mempool *pool, const struct message *m)
 {
-	int r = endpoint_send(&pool->control.ep, ENDPOINT_ORDINARY, m);
+	int r = control_post(pool, ENDPOINT_ORDINARY, m);
 
 	switch (r) {
 	case 0:
@@ -193,14 +210,11 @@ static int control_send(struct mempool *pool, const struct message *m)
 	case -ENOMEM:
 		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
 	default:
-		control_lose(pool, MEMPOOL_E_SESSION_LOST, "cannot send to the daemon");
 		return client_error_forward(&pool->control.loss);
 	}
 }
 
-/* Sends and waits; leaves the request out of the list, whatever happens. */
-static int control_exchange(struct mempool *pool, struct message *m, struct request *request,
-			    uint64_t deadline_ns)
+int control_begin(struct mempool *pool, struct message *m, struct request *request)
 {
 	struct control *control = &pool->control;
 	int r;
@@ -213,17 +227,20 @@ static int control_exchange(struct mempool *pool, struct message *m, struct requ
 	request->sent_ns = clock_now_ns();
 	m->request_id = request->id;
 	r = control_send(pool, m);
-	if (r < 0) {
+	if (r < 0)
 		request_remove(&control->requests, request);
-		return r;
-	}
+	return r;
+}
+
+int control_await(struct mempool *pool, struct request *request, uint16_t type,
+		  uint64_t deadline_ns)
+{
 	while (!request->done && wait_until(&request->changed, &pool->lock, deadline_ns))
 		;
 	if (request->done)
 		return request->error.code == 0 ? 0 : client_error_forward(&request->error);
-	request_remove(&control->requests, request);
 	return client_error_raise(MEMPOOL_E_TIMEOUT, "no answer to a message of type %s in time",
-				  message_type_name(m->type));
+				  message_type_name(type));
 }
 
 int control_call(struct mempool *pool, struct message *m, struct request *request,
@@ -232,7 +249,10 @@ int control_call(struct mempool *pool, struct message *m, struct request *reques
 	int r;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	r = control_exchange(pool, m, request, deadline_ns);
+	r = control_begin(pool, m, request);
+	if (r == 0)
+		r = control_await(pool, request, m->type, deadline_ns);
+	request_remove(&pool->control.requests, request);
 	(void)pthread_mutex_unlock(&pool->lock);
 	return r;
 }
@@ -299,17 +319,23 @@ void control_bye(struct mempool *pool, uint64_t deadline_ns)
 	(void)pthread_mutex_unlock(&pool->lock);
 }
 
-/* The grant that a thread has given up waiting for: nobody would ever release that lease. */
-static void control_give_back(struct mempool *pool, const struct message *grant)
+void control_give_back(struct mempool *pool, const struct message_leases *leases)
 {
-	struct message m = {.type = MESSAGE_RELEASE};
+	struct message m = {.type = MESSAGE_RELEASE, .u.leases = *leases};
 
-	if ((grant->flags & MESSAGE_FLAG_MORE) != 0 ||
-	    lease_find(pool, grant->u.grant.lease_id) != NULL)
-		return;
+	/* The answer finds nobody. */
 	m.request_id = ++pool->control.requests.last_id;
-	m.u.lease.lease_id = grant->u.grant.lease_id;
-	(void)control_send(pool, &m);
+	if (leases->count > 0 && !pool->control.lost)
+		(void)control_post(pool, ENDPOINT_ORDINARY, &m);
+}
+
+/* The grant that a thread has given up waiting for: nobody would ever release that lease. */
+static void control_late_grant(struct mempool *pool, const struct message_grant *grant)
+{
+	struct message_leases leases = {.count = 1, .lease_ids = {grant->lease_id}};
+
+	if (lease_find(pool, grant->lease_id) == NULL)
+		control_give_back(pool, &leases);
 }
 
 static void control_answer(struct mempool *pool, const struct message *m)
@@ -321,7 +347,7 @@ static void control_answer(struct mempool *pool, const struct message *m)
 
 	if (request == NULL) {
 		if (m->type == MESSAGE_GRANT)
-			control_give_back(pool, m);
+			control_late_grant(pool, &m->u.grant);
 		return;
 	}
 	if (m->type == MESSAGE_ERROR) {
@@ -357,7 +383,7 @@ static void control_pong(struct mempool *pool, const struct message *ping)
 {
 	struct message m = {.type = MESSAGE_PONG, .request_id = ping->request_id};
 
-	(void)control_send(pool, &m);
+	(void)control_post(pool, ENDPOINT_ORDINARY, &m);
 }
 
 static void control_message(struct mempool *pool, const struct message *m)
@@ -383,6 +409,12 @@ static void control_message(struct mempool *pool, const struct message *m)
 		break;
 	case MESSAGE_LEASES_ENDED:
 		lease_ended(pool, &m->u.leases_ended);
+		break;
+	case MESSAGE_REVOKE:
+		lease_revoke(pool, &m->u.revoke);
+		break;
+	case MESSAGE_QUIESCE:
+		lease_quiesce(pool, m->u.lease.lease_id);
 		break;
 	default:
 		control_break(pool, m);

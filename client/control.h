@@ -55,13 +55,36 @@ void control_close(struct mempool *pool);
 /**
  * control_call() - send a request, wait for its answer; takes the session's lock
  * @m: its request id is filled in
- * @request: initialised; its answer function has seen the answer if 0 is returned
+ * @request: initialised; with an id other than 0 it goes under that one; its answer function
+ *	has seen the answer if 0 is returned
  *
  * Return: 0, the daemon's code, MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST, ...; the thread's
  * last error is set.
  */
 int control_call(struct mempool *pool, struct message *m, struct request *request,
 		 uint64_t deadline_ns);
+
+/**
+ * control_begin() - send a request and let it wait; lock held
+ *
+ * Return: 0, or a code with the last error set; the request does not wait then.
+ */
+int control_begin(struct mempool *pool, struct message *m, struct request *request);
+
+/**
+ * control_await() - wait for the answer to a request that has begun; lock held
+ * @type: of the request, for the sentence
+ *
+ * Return: as control_call(); after MEMPOOL_E_TIMEOUT the request still waits.
+ */
+int control_await(struct mempool *pool, struct request *request, uint16_t type,
+		  uint64_t deadline_ns);
+
+/** control_notify() - send what nobody answers; lock held; what cannot be sent is dropped */
+void control_notify(struct mempool *pool, const struct message *m);
+
+/** control_give_back() - release what no handle stands for, not waiting for it; lock held */
+void control_give_back(struct mempool *pool, const struct message_leases *leases);
 
 /** control_request() - control_call() with a request made from the last arguments */
 int control_request(struct mempool *pool, struct message *m, uint16_t answer_type,

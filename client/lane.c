@@ -109,6 +109,16 @@ static const struct cm_ops lane_cm_ops = {
 	.gone = lane_gone,
 };
 
+static int lane_offered(struct request *request, const struct message *m)
+{
+	struct lane *lane = request->context;
+
+	lane->offer = m->u.lane_offer;
+	/* What is left after that is for the connect request's way. */
+	lane->offer_until_ns = clock_add_ms(clock_now_ns(), lane->offer.expires_ms / 2);
+	return 0;
+}
+
 int lane_init(struct lane *lane, struct mempool *pool)
 {
 	int r;
@@ -117,9 +127,18 @@ int lane_init(struct lane *lane, struct mempool *pool)
 	r = wait_init(&lane->freed);
 	if (r < 0)
 		return r;
+	r = request_init(&lane->asking, MESSAGE_LANE_OFFER, lane_offered, lane);
+	if (r < 0)
+		goto err_destroy_freed;
 	r = cm_init(&lane->cm, &lane_cm_ops, lane);
 	if (r < 0)
-		(void)pthread_cond_destroy(&lane->freed);
+		goto err_deinit_asking;
+	return 0;
+
+err_deinit_asking:
+	request_deinit(&lane->asking);
+err_destroy_freed:
+	(void)pthread_cond_destroy(&lane->freed);
 	return r;
 }
 
@@ -127,6 +146,8 @@ void lane_deinit(struct lane *lane)
 {
 	assert(lane->state == LANE_CLOSED && !lane->busy);
 	cm_deinit(&lane->cm);
+	request_remove(&lane->pool->control.requests, &lane->asking);
+	request_deinit(&lane->asking);
 	(void)pthread_cond_destroy(&lane->freed);
 }
 
@@ -261,29 +282,54 @@ void lane_close(struct lane *lane)
 	(void)pthread_mutex_unlock(&pool->lock);
 }
 
-static int lane_offered(struct request *request, const struct message *m)
+static int lane_ask_held(struct lane *lane, uint64_t deadline_ns)
 {
-	struct message_lane_offer *offer = request->context;
-
-	*offer = m->u.lane_offer;
-	return 0;
-}
-
-static int lane_connect(struct lane *lane, const struct message_lane_offer *offer,
-			uint64_t deadline_ns)
-{
+	struct message m = {.type = MESSAGE_LANE_OPEN};
 	struct mempool *pool = lane->pool;
-	struct private_data data = {.kind = PRIVATE_DATA_LANE, .lane = offer->lane};
 	int r;
 
-	memcpy(data.token, offer->token, sizeof(data.token));
+	if (lane->asked && lane->asking.done && clock_now_ns() >= lane->offer_until_ns)
+		lane->asked = false;
+	if (!lane->asked) {
+		lane->asking.id = 0;
+		r = control_begin(pool, &m, &lane->asking);
+		if (r < 0)
+			return r;
+		lane->asked = true;
+	}
+	r = control_await(pool, &lane->asking, m.type, deadline_ns);
+	if (lane->asking.done)
+		lane->asked = false;
+	return r;
+}
+
+/* An earlier call may have asked and not waited long enough: then that offer is taken. */
+static int lane_ask(struct lane *lane, uint64_t deadline_ns)
+{
+	struct mempool *pool = lane->pool;
+	int r;
+
 	(void)pthread_mutex_lock(&pool->lock);
+	r = lane_ask_held(lane, deadline_ns);
+	(void)pthread_mutex_unlock(&pool->lock);
+	return r;
+}
+
+static int lane_connect(struct lane *lane, uint64_t deadline_ns)
+{
+	struct private_data data = {.kind = PRIVATE_DATA_LANE};
+	struct mempool *pool = lane->pool;
+	int r;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	data.lane = lane->offer.lane;
+	memcpy(data.token, lane->offer.token, sizeof(data.token));
 	if (pool->control.lost) {
 		r = client_error_forward(&pool->control.loss);
 	} else {
 		data.session_id = pool->control.welcome.session_id;
 		lane->state = LANE_OPENING;
-		lane->number = offer->lane;
+		lane->number = lane->offer.lane;
 		cm_open(&lane->cm, pool->channel, (struct sockaddr *)&pool->peer, &data,
 			deadline_ns);
 		r = cm_wait(&lane->cm, &pool->lock);
@@ -339,15 +385,13 @@ static int lane_set_up(struct lane *lane)
 
 int lane_open(struct lane *lane, uint64_t deadline_ns)
 {
-	struct message m = {.type = MESSAGE_LANE_OPEN};
-	struct message_lane_offer offer;
 	int r;
 
 	lane_close(lane);
-	r = control_request(lane->pool, &m, MESSAGE_LANE_OFFER, lane_offered, &offer, deadline_ns);
+	r = lane_ask(lane, deadline_ns);
 	if (r < 0)
 		return r;
-	r = lane_connect(lane, &offer, deadline_ns);
+	r = lane_connect(lane, deadline_ns);
 	if (r == 0)
 		r = lane_confirm(lane, deadline_ns);
 	if (r == 0)

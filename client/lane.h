@@ -9,7 +9,9 @@
 
 #include "client/buffer.h"
 #include "client/cm.h"
+#include "client/request.h"
 #include "common/verbs.h"
+#include "proto/message.h"
 
 /*
  * A data connection. The object lives as long as the session; the connection in it may be
@@ -43,6 +45,10 @@ struct lane {
 	uint32_t number;      /* the daemon's, valid while OPENING and UP */
 	uint64_t incarnation; /* unique in the session; 0: never up */
 	struct cm cm;
+	struct request asking; /* for a lane; outlives the call that asked */
+	bool asked;	       /* it waits, or has an answer that nobody has looked at */
+	struct message_lane_offer offer;
+	uint64_t offer_until_ns; /* the offer may be used until then */
 	/* The holder's. */
 	struct verbs_cq cq;
 	struct buffer staging;
@@ -60,7 +66,12 @@ void lane_deinit(struct lane *lane);
 int lane_enter(struct lane *lane, uint64_t deadline_ns);
 void lane_leave(struct lane *lane);
 
-/** lane_open() - holder: close what there is, connect; Return: 0 or a code, last error set */
+/**
+ * lane_open() - holder: close what there is, connect
+ *
+ * The daemon may take its time to offer a lane. An offer that comes too late for this call is
+ * kept for the next. Return: 0 or a code, last error set.
+ */
 int lane_open(struct lane *lane, uint64_t deadline_ns);
 
 /** lane_close() - holder: collect flushes (bounded), disconnect, destroy; closed is allowed */

@@ -9,39 +9,122 @@
 #include "proto/message.h"
 
 struct lane;
+struct request;
 
-/*
- * A lease as the client knows it. Everything is guarded by the session's lock, but the
- * descriptors and what belongs to them are also read by the holder of the lane, who alone
- * replaces them.
- */
+/* What lease_use() says when the lease is about to get other keys: wait, without any lane. */
+#define LEASE_CHANGING 1
+
+/* A lease as the client knows it, guarded by the session's lock. */
 struct mempool_lease {
 	struct mempool_lease *next;
 	struct mempool_lease *prev;
-	struct mempool *pool;  /* constant from here */
+	struct mempool *pool; /* constant from here */
 	uint64_t id;
+	struct message_acquire acquired; /* how it was asked for ... */
+	uint64_t acquired_id;		 /* ... and under which request id; constant to here */
 	uint64_t len_bytes;
-	uint32_t rights;       /* constant to here */
-	int end_reason;	       /* 0, or why it has ended: a code of enum mempool_error */
-	uint64_t deadline_ns;  /* not later than the daemon's */
-	struct lane *lane;     /* that the descriptors are good for ... */
-	uint64_t incarnation;  /* ... as long as it is this one */
+	uint32_t rights;
+	int end_reason;		/* 0, or why it has ended: a code of enum mempool_error */
+	bool revoking;		/* about to end: no new operations */
+	uint32_t users;		/* transfers that may have operations in flight */
+	struct request *change; /* that is to modify it; NULL: none */
+	bool quiescing;		/* the daemon waits for us because of that change */
+	uint64_t deadline_ns;	/* not later than the daemon's */
+	struct lane *lane;	/* that the descriptors are good for ... */
+	uint64_t incarnation;	/* ... as long as it is this one; 0: for none */
 	uint32_t generation;
 	uint32_t descriptor_count;
 	struct message_descriptor descriptors[PROTO_LEASE_WINDOWS_MAX]; /* cover [0, len_bytes) */
 };
 
+/* The list of a session. */
+
 /** lease_find() - lock held; Return: the lease, or NULL */
 struct mempool_lease *lease_find(struct mempool *pool, uint64_t id);
 
-/** lease_ended() - lock held: the daemon says that leases have ended; unknown ones are ignored */
+/** lease_link(), lease_unlink() - put it into the session's list, take it out; lock held */
+void lease_link(struct mempool_lease *lease);
+void lease_unlink(struct mempool_lease *lease);
+
+/** lease_free_all() - no thread uses the session any more */
+void lease_free_all(struct mempool *pool);
+
+/* Notices; lock held. Leases that are not known have ended for us and are no mistake. */
+
+/** lease_ended() - the daemon says that leases have ended */
 void lease_ended(struct mempool *pool, const struct message_leases_ended *notice);
+
+/** lease_revoke() - the daemon takes leases back: acknowledged when nothing is in flight */
+void lease_revoke(struct mempool *pool, const struct message_revoke *notice);
+
+/** lease_quiesce() - keys are about to change: acknowledged when nothing is in flight */
+void lease_quiesce(struct mempool *pool, uint64_t id);
+
+/* Grants. */
+
+/** lease_grant_is_valid() - do the descriptors cover the lease in order, without gap or overlap? */
+bool lease_grant_is_valid(const struct message_grant *grant);
+
+/** lease_take_grant() - the lease is what a valid grant says; lock held */
+void lease_take_grant(struct mempool_lease *lease, const struct message_grant *grant,
+		      struct lane *lane, uint64_t incarnation);
+
+/* State. */
+
+/** lease_raise() - make a code the thread's last error, with the lease's id; Return: @code */
+int lease_raise(const struct mempool_lease *lease, int code);
+
+/** lease_check_open() - lock held; Return: 0, or why it has ended, with the last error set */
+int lease_check_open(const struct mempool_lease *lease);
 
 /** lease_check_usable() - takes the lock; Return: 0, or why not, with the last error set */
 int lease_check_usable(struct mempool_lease *lease);
 
+/**
+ * lease_check_access() - may a range be accessed? takes the lock
+ * @right: MEMPOOL_READ, ...
+ *
+ * Return: 0, or why not, with the last error set.
+ */
+int lease_check_access(struct mempool_lease *lease, uint64_t offset_bytes, uint64_t len_bytes,
+		       uint32_t right);
+
 /** lease_is_attached() - takes the lock: are the descriptors good for that lane as it is now? */
 bool lease_is_attached(struct mempool_lease *lease, struct lane *lane);
+
+/* Use. */
+
+/** lease_settle() - wait until the lease is not about to get other keys; Return: 0 or a code */
+int lease_settle(struct mempool_lease *lease, uint64_t deadline_ns);
+
+/**
+ * lease_use() - operations will be in flight until lease_unuse()
+ *
+ * Checks what lease_check_access() does. Return: 0, a code, or LEASE_CHANGING.
+ */
+int lease_use(struct mempool_lease *lease, uint64_t offset_bytes, uint64_t len_bytes,
+	      uint32_t right);
+
+/** lease_unuse() - nothing of that use is in flight any more */
+void lease_unuse(struct mempool_lease *lease);
+
+/**
+ * lease_window_at() - in use: where the next operation may go
+ * @ret_descriptor: that covers @offset_bytes
+ *
+ * Return: 0, or the code for which no further operation may be posted, last error set.
+ */
+int lease_window_at(struct mempool_lease *lease, struct lane *lane, uint64_t offset_bytes,
+		    struct message_descriptor *ret_descriptor);
+
+/* Requests. */
+
+/** lease_call() - as control_call(); an answer that the lease has ended is kept as its reason */
+int lease_call(struct mempool_lease *lease, struct message *m, struct request *request,
+	       uint64_t deadline_ns);
+
+/** lease_renew() - Return: 0 or a code, last error set */
+int lease_renew(struct mempool_lease *lease, uint64_t ttl_ms);
 
 /**
  * lease_attach() - have the lease's windows bound on a lane; the lane's holder (tests: anybody,
@@ -52,8 +135,11 @@ bool lease_is_attached(struct mempool_lease *lease, struct lane *lane);
  */
 int lease_attach(struct mempool_lease *lease, struct lane *lane, uint64_t deadline_ns);
 
-/** lease_free_all() - no thread uses the session any more */
-void lease_free_all(struct mempool *pool);
+/**
+ * lease_restore() - the lane's holder: open the lane if it is not up, attach the lease if it
+ * is not attached; Return: 0 or a code, last error set
+ */
+int lease_restore(struct mempool_lease *lease, struct lane *lane, uint64_t deadline_ns);
 
 /** lease_descriptors() - for tests; @ret_count: their number */
 static inline const struct message_descriptor *lease_descriptors(const mempool_lease *lease,

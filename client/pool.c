@@ -23,6 +23,7 @@
 
 #include "client/address.h"
 #include "client/lease.h"
+#include "client/wait.h"
 #include "common/clock.h"
 #include "common/secure.h"
 #include "proto/error.h"
@@ -202,9 +203,14 @@ static int pool_init(struct mempool *pool)
 				       strerrordesc_np(errno));
 		goto err_destroy_lock;
 	}
+	r = wait_init(&pool->leases_changed);
+	if (r < 0) {
+		r = client_error_raise(client_error_errno(r), "%s", strerrordesc_np(-r));
+		goto err_close_wake_fd;
+	}
 	r = pool_open_channel(pool);
 	if (r < 0)
-		goto err_close_wake_fd;
+		goto err_destroy_leases_changed;
 	r = control_init(pool);
 	if (r < 0)
 		goto err_destroy_channel;
@@ -220,6 +226,8 @@ err_destroy_channel:
 	rdma_destroy_event_channel(pool->channel);
 	if (r > MEMPOOL_E_PROTOCOL)
 		r = client_error_raise(client_error_errno(r), "%s", strerrordesc_np(-r));
+err_destroy_leases_changed:
+	(void)pthread_cond_destroy(&pool->leases_changed);
 err_close_wake_fd:
 	(void)close(pool->wake_fd);
 err_destroy_lock:
@@ -267,6 +275,7 @@ static void pool_free(struct mempool *pool)
 	lease_free_all(pool);
 	pool_free_devices(pool);
 	rdma_destroy_event_channel(pool->channel);
+	(void)pthread_cond_destroy(&pool->leases_changed);
 	(void)close(pool->wake_fd);
 	(void)pthread_mutex_destroy(&pool->lock);
 	free(pool);

@@ -36,6 +36,7 @@ struct mempool {
 	struct lane *lanes;
 	uint64_t incarnations; /* of all lanes so far */
 	struct mempool_lease *leases;
+	pthread_cond_t leases_changed; /* one of them may be used again, or never more */
 };
 
 /** pool_pd() - our protection domain of a device; lock held; Return: 0 or a negative errno */

@@ -29,7 +29,10 @@ void request_deinit(struct request *request)
 
 void request_add(struct request_list *list, struct request *request)
 {
-	request->id = ++list->last_id;
+	if (request->id == 0)
+		request->id = ++list->last_id;
+	request->done = false;
+	request->error = (struct client_error){0};
 	request->next = list->first;
 	list->first = request;
 }

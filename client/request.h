@@ -24,7 +24,7 @@ typedef int (*request_answer_fn)(struct request *request, const struct message *
 
 struct request {
 	struct request *next; /* in the list while it waits */
-	uint64_t id;
+	uint64_t id; /* 0: to be given one when it is added */
 	uint16_t answer_type;
 	request_answer_fn answer; /* NULL: nothing but the type is of interest */
 	void *context;
@@ -46,7 +46,7 @@ int request_init(struct request *request, uint16_t answer_type, request_answer_f
 /** request_deinit() - must not be in a list */
 void request_deinit(struct request *request);
 
-/** request_add() - give it an id and let it wait */
+/** request_add() - let it wait, for the first time or anew; gives it an id if it has none */
 void request_add(struct request_list *list, struct request *request);
 
 /** request_remove() - it waits no more; not being in the list is allowed */

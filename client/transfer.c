@@ -4,14 +4,13 @@
  * message of the device, several of them in flight. Completions come in the order of posting,
  * so a transfer is three counters and a ring of pieces.
  *
- * Invariants: nothing is reported before all that was posted has completed. A failed piece
- * costs the lane; a new one is made at once, and the daemon says by the answer to "attach"
- * whether the lease was the reason.
+ * Invariants: nothing is reported before all that was posted has completed. Before each piece
+ * it is asked where it may go; a lease that is being taken back gets no further one. A failed
+ * piece costs the lane; a new one is made at once, unless the lease is known to be over, and
+ * the daemon says by the answer to "attach" whether the lease was the reason.
  *
  * Thread: any; the caller's thread is the holder of the lane meanwhile.
  */
-#include <assert.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -20,8 +19,7 @@
 #include "client/lane.h"
 #include "client/lease.h"
 #include "client/pool.h"
-#include "common/checked.h"
-#include "proto/error.h"
+#include "proto/message.h"
 
 struct transfer_piece {
 	uint64_t at_bytes; /* in the user's buffer */
@@ -36,27 +34,17 @@ struct transfer {
 	uint64_t len_bytes;
 	void *read_buf;	       /* either */
 	const void *write_buf; /* or */
+	uint32_t right;
+	int stopped; /* 0, or the code for which no further piece may be posted */
+	enum ibv_wc_status failure; /* of the piece that has cost the lane */
 	uint64_t posted_bytes;
-	uint32_t descriptor; /* that the next piece lies in, or a later one */
 	uint64_t pieces_posted;
 	uint64_t pieces_done;
 	struct transfer_piece pieces[LANE_SLOTS];
 };
 
-static const struct message_descriptor *transfer_next_descriptor(struct transfer *t)
+static int transfer_post(struct transfer *t, const struct message_descriptor *descriptor)
 {
-	uint64_t at_bytes = t->offset_bytes + t->posted_bytes;
-	const struct message_descriptor *descriptor = &t->lease->descriptors[t->descriptor];
-
-	while (at_bytes - descriptor->offset_bytes >= descriptor->len_bytes)
-		descriptor = &t->lease->descriptors[++t->descriptor];
-	assert(t->descriptor < t->lease->descriptor_count);
-	return descriptor;
-}
-
-static int transfer_post(struct transfer *t)
-{
-	const struct message_descriptor *descriptor = transfer_next_descriptor(t);
 	uint64_t into_bytes = t->offset_bytes + t->posted_bytes - descriptor->offset_bytes;
 	struct transfer_piece *piece = &t->pieces[t->pieces_posted % LANE_SLOTS];
 	uint8_t *local = lane_slot(t->lane, t->pieces_posted);
@@ -82,6 +70,22 @@ static int transfer_post(struct transfer *t)
 	return 0;
 }
 
+/* Posts as many pieces as there is room for. Return: 0, or a negative errno. */
+static int transfer_fill(struct transfer *t)
+{
+	struct message_descriptor descriptor;
+	int r = 0;
+
+	while (r == 0 && t->stopped == 0 && t->posted_bytes < t->len_bytes &&
+	       t->pieces_posted - t->pieces_done < LANE_SLOTS) {
+		t->stopped = lease_window_at(t->lease, t->lane, t->offset_bytes + t->posted_bytes,
+					     &descriptor);
+		if (t->stopped == 0)
+			r = transfer_post(t, &descriptor);
+	}
+	return r;
+}
+
 static void transfer_finish_piece(struct transfer *t)
 {
 	const struct transfer_piece *piece = &t->pieces[t->pieces_done % LANE_SLOTS];
@@ -92,119 +96,101 @@ static void transfer_finish_piece(struct transfer *t)
 	t->pieces_done++;
 }
 
-/* A lane that works and descriptors that are good on it. What is in order is left alone. */
-static int transfer_restore(struct transfer *t)
-{
-	int r = 0;
-
-	if (!lane_is_up(t->lane))
-		r = lane_open(t->lane, t->deadline_ns);
-	if (r < 0 || lease_is_attached(t->lease, t->lane))
-		return r;
-	return lease_attach(t->lease, t->lane, t->deadline_ns);
-}
-
 /* A piece has failed and the lane with it. The caller may try again, unless the lease is over. */
-static int transfer_recover(struct transfer *t, enum ibv_wc_status status)
+static int transfer_recover(struct transfer *t)
 {
 	int r;
 
 	r = lease_check_usable(t->lease);
-	if (r == MEMPOOL_E_SESSION_LOST)
+	if (r < 0)
 		return r;
-	if (r < 0) {
-		/* The lane serves other leases, too. */
-		(void)lane_open(t->lane, t->deadline_ns);
-		return lease_check_usable(t->lease);
-	}
-	r = transfer_restore(t);
+	r = lease_restore(t->lease, t->lane, t->deadline_ns);
 	if (lease_check_usable(t->lease) < 0)
 		return lease_check_usable(t->lease);
 	if (r < 0)
 		return client_error_raise(MEMPOOL_E_LANE,
 					  "the data connection was lost (%s) and not restored yet",
-					  ibv_wc_status_str(status));
+					  ibv_wc_status_str(t->failure));
 	return client_error_raise(MEMPOOL_E_LANE,
 				  "the data connection was lost (%s) and has been restored",
-				  ibv_wc_status_str(status));
+				  ibv_wc_status_str(t->failure));
 }
 
-/* Return: 0, or a code. When it returns nothing is in flight. */
+/* Return: 0, a code, or 1 (the lane has failed). When it returns nothing is in flight. */
 static int transfer_run(struct transfer *t)
 {
-	enum ibv_wc_status status = IBV_WC_SUCCESS;
-	int r = 0;
+	enum ibv_wc_status status = IBV_WC_GENERAL_ERR;
+	int r;
 
-	while (t->pieces_posted > t->pieces_done || t->posted_bytes < t->len_bytes) {
-		while (r == 0 && t->posted_bytes < t->len_bytes &&
-		       t->pieces_posted - t->pieces_done < LANE_SLOTS)
-			r = transfer_post(t);
-		if (r < 0)
-			break;
-		r = lane_collect(t->lane, t->deadline_ns, &status);
+	for (;;) {
+		r = transfer_fill(t);
+		if (r == 0 && t->pieces_posted == t->pieces_done)
+			return t->stopped;
+		if (r == 0)
+			r = lane_collect(t->lane, t->deadline_ns, &status);
 		if (r <= 0 || status != IBV_WC_SUCCESS)
 			break;
-		r = 0;
 		transfer_finish_piece(t);
 	}
-	if (t->pieces_done == t->pieces_posted && t->posted_bytes == t->len_bytes)
-		return 0;
 	lane_abort(t->lane);
 	if (r == 0)
 		return client_error_raise(MEMPOOL_E_TIMEOUT,
 					  "the transfer did not complete in time");
-	return transfer_recover(t, r < 0 ? IBV_WC_GENERAL_ERR : status);
+	t->failure = r < 0 ? IBV_WC_GENERAL_ERR : status;
+	return 1;
 }
 
-/* The lane has been entered; it may be lost, and the lease attached to an earlier one. */
-static int transfer_begin(struct transfer *t)
+static int transfer_not_restored(struct transfer *t, int code)
 {
-	int r;
+	int r = lease_check_usable(t->lease);
 
-	r = lease_check_usable(t->lease);
-	if (r < 0)
-		return r;
-	r = transfer_restore(t);
-	if (r == 0)
-		return transfer_run(t);
-	if (lease_check_usable(t->lease) < 0)
-		return lease_check_usable(t->lease);
-	if (r == MEMPOOL_E_TIMEOUT)
-		return r;
+	if (r < 0 || code == MEMPOOL_E_TIMEOUT)
+		return r < 0 ? r : code;
 	return client_error_raise(MEMPOOL_E_LANE, "the data connection is not restored: %s",
 				  mempool_last_error());
 }
 
-static int transfer_check(const struct transfer *t, uint32_t right)
+/*
+ * The lane has been entered; it may be lost, and the lease attached to an earlier one.
+ * Return: 0, a code, or LEASE_CHANGING.
+ */
+static int transfer_hold(struct transfer *t)
 {
-	const struct mempool_lease *lease = t->lease;
-
-	if (!checked_within(t->offset_bytes, t->len_bytes, lease->len_bytes))
-		return client_error_raise(MEMPOOL_E_RANGE, "%s", error_text(MEMPOOL_E_RANGE));
-	if ((lease->rights & right) == 0)
-		return client_error_raise(MEMPOOL_E_ACCESS, "the lease lacks the right to %s",
-					  right == MEMPOOL_READ ? "read" : "write");
-	return 0;
-}
-
-static int transfer(struct transfer *t, uint32_t right)
-{
-	struct mempool_lease *lease = t->lease;
 	int r;
 
-	r = transfer_check(t, right);
+	r = lease_check_access(t->lease, t->offset_bytes, t->len_bytes, t->right);
 	if (r < 0)
 		return r;
-	r = lease_check_usable(lease);
+	r = lease_restore(t->lease, t->lane, t->deadline_ns);
+	if (r < 0)
+		return transfer_not_restored(t, r);
+	r = lease_use(t->lease, t->offset_bytes, t->len_bytes, t->right);
+	if (r != 0)
+		return r;
+	r = transfer_run(t);
+	lease_unuse(t->lease);
+	return r > 0 ? transfer_recover(t) : r;
+}
+
+/* Does not hold the lane while it waits for the lease: others may go on. */
+static int transfer(struct transfer *t)
+{
+	int r;
+
+	r = lease_check_access(t->lease, t->offset_bytes, t->len_bytes, t->right);
 	if (r < 0 || t->len_bytes == 0)
 		return r;
-	t->lane = &lease->pool->lane;
-	t->deadline_ns = pool_deadline(lease->pool);
-	r = lane_enter(t->lane, t->deadline_ns);
-	if (r < 0)
-		return r;
-	r = transfer_begin(t);
-	lane_leave(t->lane);
+	t->lane = &t->lease->pool->lane;
+	t->deadline_ns = pool_deadline(t->lease->pool);
+	do {
+		r = lease_settle(t->lease, t->deadline_ns);
+		if (r == 0)
+			r = lane_enter(t->lane, t->deadline_ns);
+		if (r < 0)
+			return r;
+		r = transfer_hold(t);
+		lane_leave(t->lane);
+	} while (r == LEASE_CHANGING);
 	return r;
 }
 
@@ -215,11 +201,12 @@ int mempool_read(mempool_lease *lease, uint64_t offset_bytes, void *buf, size_t 
 		.offset_bytes = offset_bytes,
 		.len_bytes = len_bytes,
 		.read_buf = buf,
+		.right = MEMPOOL_READ,
 	};
 
 	if (lease == NULL || (buf == NULL && len_bytes > 0))
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
-	return transfer(&t, MEMPOOL_READ);
+	return transfer(&t);
 }
 
 int mempool_write(mempool_lease *lease, uint64_t offset_bytes, const void *buf, size_t len_bytes)
@@ -229,9 +216,10 @@ int mempool_write(mempool_lease *lease, uint64_t offset_bytes, const void *buf, 
 		.offset_bytes = offset_bytes,
 		.len_bytes = len_bytes,
 		.write_buf = buf,
+		.right = MEMPOOL_WRITE,
 	};
 
 	if (lease == NULL || (buf == NULL && len_bytes > 0))
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
-	return transfer(&t, MEMPOOL_WRITE);
+	return transfer(&t);
 }

@@ -23,6 +23,12 @@
 #define ENDPOINT_WAITING_MAX 4096
 #define ENDPOINT_SEND_INDEX 0x80000000u /* marks the index half of a send's work request id */
 
+/*
+ * Soft-RoCE hands on the kernel's number for this flag, which is that of IP_CSUM_OK here. A
+ * receive of a reliable connection has no IP checksum to be OK.
+ */
+#define ENDPOINT_WITH_INV (IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK)
+
 struct endpoint_frame {
 	struct endpoint_frame *next;
 	enum endpoint_class class;
@@ -244,7 +250,7 @@ static int endpoint_received(struct endpoint *ep, const struct ibv_wc *wc, struc
 	ep->receives_posted--;
 	if (wc->status != IBV_WC_SUCCESS)
 		return -ENETRESET;
-	if ((wc->wc_flags & IBV_WC_WITH_INV) != 0)
+	if ((wc->wc_flags & ENDPOINT_WITH_INV) != 0)
 		return -EBADMSG;
 	if (ep->dead)
 		return 0;

@@ -115,6 +115,22 @@ int verbs_destroy_qp_of(struct rdma_cm_id *id)
 	return r;
 }
 
+int verbs_async_fd(const struct ibv_context *context)
+{
+	return context->async_fd;
+}
+
+int verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event)
+{
+	errno = 0;
+	return verbs_result(ibv_get_async_event(context, ret_event));
+}
+
+void verbs_ack_async_event(struct ibv_async_event *event)
+{
+	ibv_ack_async_event(event);
+}
+
 int verbs_set_nonblocking(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);

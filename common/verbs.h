@@ -48,6 +48,13 @@ int verbs_qp_set_min_rnr_timer(struct ibv_qp *qp);
 struct rdma_cm_id;
 int verbs_destroy_qp_of(struct rdma_cm_id *id);
 
+/** verbs_async_fd() - readable when verbs_get_async_event() has something */
+int verbs_async_fd(const struct ibv_context *context);
+
+/** verbs_get_async_event() - each event got is acknowledged once; Return: 0 or a negative errno */
+int verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event);
+void verbs_ack_async_event(struct ibv_async_event *event);
+
 /* A completion queue with a channel of its own. */
 struct verbs_cq {
 	struct ibv_comp_channel *channel;

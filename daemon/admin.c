@@ -33,6 +33,7 @@
 #include "common/log.h"
 #include "common/strict_json.h"
 #include "common/text.h"
+#include "daemon/loop.h"
 #include "proto/error.h"
 
 #define CONNECTIONS_MAX 64
@@ -423,6 +424,7 @@ static void connection_run(struct admin_connection *connection)
 
 static void on_read(struct bufferevent *bev, void *arg)
 {
+	loop_mark();
 	(void)bev;
 	connection_run(arg);
 }
@@ -431,6 +433,7 @@ static void on_written(struct bufferevent *bev, void *arg)
 {
 	struct admin_connection *connection = arg;
 
+	loop_mark();
 	(void)bev;
 	if (has_line(connection))
 		connection_run(connection);
@@ -442,6 +445,7 @@ static void on_event(struct bufferevent *bev, short events, void *arg)
 {
 	struct admin_connection *connection = arg;
 
+	loop_mark();
 	(void)bev;
 	if (!(events & BEV_EVENT_EOF)) {
 		connection_kill(connection);
@@ -509,6 +513,7 @@ static void on_accept(evutil_socket_t listen_fd, short events, void *arg)
 {
 	struct admin *admin = arg;
 
+	loop_mark();
 	(void)events;
 	for (unsigned int i = 0; i < ACCEPTS_PER_WAKEUP; i++) {
 		int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -530,6 +535,7 @@ static void on_resume(evutil_socket_t fd, short events, void *arg)
 {
 	struct admin *admin = arg;
 
+	loop_mark();
 	(void)fd;
 	(void)events;
 	(void)event_add(admin->accept_event, NULL);

@@ -20,7 +20,7 @@
 static const uint32_t attachment_next[ATTACHMENT_STATES] = {
 	[ATTACHMENT_WAITING] = 1u << ATTACHMENT_BINDING | 1u << ATTACHMENT_ENDING,
 	[ATTACHMENT_BINDING] = 1u << ATTACHMENT_BOUND | 1u << ATTACHMENT_ENDING,
-	[ATTACHMENT_BOUND] = 1u << ATTACHMENT_ENDING,
+	[ATTACHMENT_BOUND] = 1u << ATTACHMENT_WAITING | 1u << ATTACHMENT_ENDING,
 	[ATTACHMENT_ENDING] = 1u << ATTACHMENT_FENCED,
 	[ATTACHMENT_FENCED] = 0,
 };
@@ -31,11 +31,31 @@ static void attachment_set_state(struct attachment *attachment, enum attachment_
 	attachment->state = state;
 }
 
+static void attachment_charge(struct attachment *attachment, uint64_t windows)
+{
+	struct lease *lease = attachment->lease;
+
+	if (lease->quarantined)
+		return;
+	tenant_charge(lease->tenant, TENANT_WINDOWS, windows);
+	lease->charged_windows += windows;
+}
+
+static void attachment_uncharge(struct attachment *attachment)
+{
+	struct lease *lease = attachment->lease;
+
+	if (lease->quarantined)
+		return;
+	tenant_uncharge(lease->tenant, TENANT_WINDOWS, attachment->window_count);
+	lease->charged_windows -= attachment->window_count;
+}
+
 int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
 		   struct attachment **ret_attachment)
 {
-	uint64_t window_max = lease->server->config.window_max_bytes;
-	uint64_t count = (lease->len_bytes - 1) / window_max + 1;
+	uint64_t count = attachment_window_total(lease->len_bytes,
+						 lease->server->config.window_max_bytes);
 	struct attachment *attachment;
 
 	assert(count <= PROTO_LEASE_WINDOWS_MAX);
@@ -50,13 +70,36 @@ int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
 	attachment->lease = lease;
 	attachment->lane = lane;
 	attachment->request_id = request_id;
+	attachment->len_bytes = lease->len_bytes;
 	attachment->window_count = (uint32_t)count;
 	LIST_INSERT_HEAD(&lease->attachments, attachment, lease_link);
 	TAILQ_INSERT_TAIL(&lane->attachments, attachment, lane_link);
 	lane->attachment_count++;
-	tenant_charge(lease->tenant, TENANT_WINDOWS, count);
-	lease->charged_windows += count;
+	attachment_charge(attachment, count);
 	*ret_attachment = attachment;
+	return 0;
+}
+
+int attachment_extend(struct attachment *attachment, uint64_t len_bytes)
+{
+	uint64_t more = attachment_window_total(len_bytes - attachment->covered_bytes,
+						attachment->lease->server->config.window_max_bytes);
+	struct window **windows;
+
+	assert(attachment->state == ATTACHMENT_BOUND &&
+	       attachment->window_count + more <= PROTO_LEASE_WINDOWS_MAX);
+	windows = realloc(attachment->windows,
+			  (attachment->window_count + more) * sizeof(struct window *));
+	if (windows == NULL)
+		return -ENOMEM;
+	attachment->windows = windows;
+	for (uint64_t i = 0; i < more; i++)
+		windows[attachment->window_count + i] = NULL;
+	attachment->window_count += (uint32_t)more;
+	attachment->len_bytes = len_bytes;
+	attachment_charge(attachment, more);
+	attachment_set_state(attachment, ATTACHMENT_WAITING);
+	attachment_start(attachment);
 	return 0;
 }
 
@@ -69,24 +112,22 @@ static void attachment_fenced(struct attachment *attachment)
 	LIST_REMOVE(attachment, lease_link);
 	TAILQ_REMOVE(&attachment->lane->attachments, attachment, lane_link);
 	attachment->lane->attachment_count--;
-	tenant_uncharge(lease->tenant, TENANT_WINDOWS, attachment->window_count);
-	lease->charged_windows -= attachment->window_count;
+	attachment_uncharge(attachment);
 	lease_attachment_fenced(lease, attachment);
 	free(attachment->windows);
 	free(attachment);
 }
 
-static void attachment_cut_range(struct attachment *attachment, uint32_t index,
-				 struct window *window)
+/* The next window covers what comes behind those taken so far. */
+static void attachment_cut_range(struct attachment *attachment, struct window *window)
 {
-	struct server *server = attachment->lease->server;
-	struct lease *lease = attachment->lease;
+	const struct lease *lease = attachment->lease;
+	const struct server *server = lease->server;
 	uint64_t start = extent_offset_bytes(lease->back.extent);
-	uint64_t offset = index * server->config.window_max_bytes;
-	uint64_t left = lease->len_bytes - offset;
+	uint64_t left = attachment->len_bytes - attachment->covered_bytes;
 
-	window->offset_bytes = offset;
-	window->addr = (uintptr_t)(server->pool.memory + start + offset);
+	window->offset_bytes = attachment->covered_bytes;
+	window->addr = (uintptr_t)(server->pool.memory + start + window->offset_bytes);
 	window->len_bytes = left < server->config.window_max_bytes
 				    ? left
 				    : server->config.window_max_bytes;
@@ -97,6 +138,7 @@ static void attachment_cut_range(struct attachment *attachment, uint32_t index,
 		window->access |= IBV_ACCESS_REMOTE_WRITE;
 	if ((lease->rights & MESSAGE_RIGHT_ATOMIC) != 0)
 		window->access |= IBV_ACCESS_REMOTE_ATOMIC;
+	attachment->covered_bytes += window->len_bytes;
 }
 
 void attachment_start(struct attachment *attachment)
@@ -106,15 +148,17 @@ void attachment_start(struct attachment *attachment)
 
 void attachment_windows_ready(struct attachment *attachment)
 {
+	uint32_t first = attachment->windows_taken;
+
 	attachment_set_state(attachment, ATTACHMENT_BINDING);
-	for (uint32_t i = 0; i < attachment->window_count; i++) {
+	while (attachment->windows_taken < attachment->window_count) {
 		struct window *window = window_set_take(&attachment->lane->windows, attachment);
 
-		attachment->windows[i] = window;
+		attachment->windows[attachment->windows_taken++] = window;
 		attachment->windows_held++;
-		attachment_cut_range(attachment, i, window);
+		attachment_cut_range(attachment, window);
 	}
-	for (uint32_t i = 0; i < attachment->window_count; i++)
+	for (uint32_t i = first; i < attachment->window_count; i++)
 		window_set_bind(attachment->windows[i]);
 }
 

@@ -30,9 +30,12 @@ struct attachment {
 	TAILQ_ENTRY(attachment) waiting_link; /* in the window set's queue */
 	bool in_waiting;
 	uint64_t request_id; /* of the client's message that is answered when it is bound */
-	uint32_t window_count;
-	uint32_t windows_held;	/* taken from the lane, not yet fenced */
+	uint64_t len_bytes;	/* of the lease, as far as its windows are to reach */
+	uint64_t covered_bytes; /* by the windows taken so far */
+	uint32_t window_count;	/* wanted in all */
+	uint32_t windows_taken; /* of those, so far */
 	uint32_t windows_bound;
+	uint32_t windows_held; /* taken and not yet fenced */
 	int failure; /* error code if binding went wrong */
 	struct window **windows; /* NULL where fenced */
 };
@@ -48,6 +51,26 @@ int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
 
 /** attachment_start() - get windows and bind them; the lane must be ready */
 void attachment_start(struct attachment *attachment);
+
+/**
+ * attachment_extend() - bind further windows over the bytes behind those that are covered
+ * @len_bytes: new length of the lease; the attachment is BOUND
+ *
+ * The windows so far stay as they are. Return: 0 or -ENOMEM (nothing has changed).
+ */
+int attachment_extend(struct attachment *attachment, uint64_t len_bytes);
+
+/** attachment_windows_wanted() - how many windows it waits for */
+static inline uint32_t attachment_windows_wanted(const struct attachment *attachment)
+{
+	return attachment->window_count - attachment->windows_taken;
+}
+
+/** attachment_window_total() - windows needed for a length; @window_max_bytes: of the configuration */
+static inline uint64_t attachment_window_total(uint64_t len_bytes, uint64_t window_max_bytes)
+{
+	return len_bytes / window_max_bytes + (len_bytes % window_max_bytes != 0);
+}
 
 /** attachment_windows_ready() - the lane has enough free windows now */
 void attachment_windows_ready(struct attachment *attachment);

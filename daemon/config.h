@@ -44,6 +44,11 @@ struct config {
 	uint64_t lane_sweep_ms;	    /* every lane's state is looked at within this time */
 	uint64_t completion_timeout_ms; /* for a bind or invalidate, before the lane is given up */
 	uint64_t credit_timeout_ms; /* a peer that returns no credit for so long is dropped */
+	uint64_t revoke_grace_ms;   /* between the notice of a revocation and the end */
+	uint64_t quiesce_timeout_ms; /* for the owner to stop before its lease is changed */
+	uint64_t lane_wait_min_ms;  /* wait before a second lost lane is replaced; doubles */
+	uint64_t lane_wait_max_ms;
+	uint64_t lane_peace_ms;	    /* without a loss, after which the wait begins anew */
 	int log_level;		    /* enum log_level */
 };
 

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "daemon/loop.h"
 
 #define FIRES_PER_WAKEUP 64
 #define CAPACITY_MIN 64
@@ -160,6 +161,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
 	struct deadline_queue *queue = context;
 	uint64_t expirations;
 
+	loop_mark();
 	(void)what;
 	/* Nothing to read if the timer was armed anew since: what is due counts, not this. */
 	if (read(fd, &expirations, sizeof(expirations)) < 0)

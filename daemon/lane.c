@@ -137,10 +137,20 @@ int lane_offer(struct session *session, uint32_t number, struct lane **ret_lane)
 	return 0;
 }
 
+static void lane_leave_session(struct lane *lane)
+{
+	struct session *session = lane->session;
+
+	TAILQ_REMOVE(&session->lanes, lane, session_link);
+	session->lane_count--;
+	tenant_uncharge(session->tenant, TENANT_LANES, 1);
+	lane->session = NULL;
+	session_lane_gone(session);
+}
+
 static void lane_free(struct lane *lane)
 {
 	struct server *server = lane->server;
-	struct session *session = lane->session;
 
 	assert(TAILQ_EMPTY(&lane->attachments));
 	deadline_clear(server->deadlines, &lane->deadline);
@@ -149,13 +159,22 @@ static void lane_free(struct lane *lane)
 	route_remove(&server->device.lane_routes, lane->route);
 	verbs_cq_unreserve(&server->device.lane_cq, lane->cq_reserved);
 	window_set_deinit(&lane->windows);
-	TAILQ_REMOVE(&session->lanes, lane, session_link);
-	session->lane_count--;
 	TAILQ_REMOVE(&server->lanes, lane, server_link);
 	server->lane_count--;
-	tenant_uncharge(session->tenant, TENANT_LANES, 1);
-	session_lane_gone(session, lane);
+	if (lane->session != NULL)
+		lane_leave_session(lane);
 	free(lane);
+	server_maybe_stopped(server);
+}
+
+/* What cannot be freed is charged to nobody, and does not hold up its session. */
+static void lane_quarantine(struct lane *lane)
+{
+	struct attachment *attachment;
+
+	TAILQ_FOREACH (attachment, &lane->attachments, lane_link)
+		lease_quarantine(attachment->lease);
+	lane_leave_session(lane);
 }
 
 static int lane_create_qp(struct lane *lane, struct rdma_cm_id *id)
@@ -239,6 +258,7 @@ int lane_accept(struct lane *lane, struct rdma_cm_id *id, const struct rdma_conn
 	lane->cq_reserved = entries;
 	lane->id = id;
 	lane->qp = id->qp;
+	lane->qpn = id->qp->qp_num;
 	lane_set_state(lane, LANE_CONNECTING);
 	(void)deadline_set(server->deadlines, &lane->deadline,
 			   clock_add_ms(clock_now_ns(), server->config.handshake_timeout_ms));
@@ -251,7 +271,7 @@ err_destroy_qp:
 	lane->route = 0;
 err_unreserve:
 	verbs_cq_unreserve(&server->device.lane_cq, entries);
-	log_warn("lane not accepted session=%" PRIx64 " lane=%u error=\"%s\"", lane->session->id,
+	log_warn("lane not accepted session=0x%" PRIx64 " lane=%u error=\"%s\"", lane->session->id,
 		 lane->number, strerror(-r));
 	return ERROR_INTERNAL;
 }
@@ -284,7 +304,7 @@ int lane_confirm(struct lane *lane, uint32_t daemon_qpn, uint32_t client_qpn)
 	deadline_clear(lane->server->deadlines, &lane->deadline);
 	lane_set_state(lane, LANE_READY);
 	lane->server->counters.lanes_connected++;
-	log_debug("lane ready session=%" PRIx64 " lane=%u qp=0x%x", lane->session->id,
+	log_debug("lane ready session=0x%" PRIx64 " lane=%u qp=0x%x", lane->session->id,
 		  lane->number, lane->qp->qp_num);
 	window_set_open(&lane->windows);
 	return 0;
@@ -340,7 +360,7 @@ static void lane_complete(struct lane *lane, const struct ibv_wc *wc)
 	if (lane->lost)
 		return;
 	if (wc->status != IBV_WC_SUCCESS) {
-		log_debug("lane completion failed session=%" PRIx64 " lane=%u status=\"%s\"",
+		log_debug("lane completion failed session=0x%" PRIx64 " lane=%u status=\"%s\"",
 			  lane->session->id, lane->number, ibv_wc_status_str(wc->status));
 		lane_lose(lane, "a bind or invalidate failed");
 		return;
@@ -392,6 +412,7 @@ static void lane_give_up(struct lane *lane)
 
 void lane_close(struct lane *lane, const char *why)
 {
+	bool was_ready = lane->state == LANE_READY;
 	struct server *server = lane->server;
 
 	if (lane->state == LANE_OFFERED) {
@@ -413,10 +434,10 @@ void lane_close(struct lane *lane, const char *why)
 		server->counters.lanes_lost++;
 		lane_give_up(lane);
 	}
-	log_debug("lane closing session=%" PRIx64 " lane=%u lost=%d why=\"%s\"", lane->session->id,
+	log_debug("lane closing session=0x%" PRIx64 " lane=%u lost=%d why=\"%s\"", lane->session->id,
 		  lane->number, lane->lost, why);
-	if (!lane->disconnected)
-		session_lane_lost(lane->session, lane->number);
+	if (was_ready)
+		session_lane_closing(lane->session, lane);
 	lane_end_attachments(lane);
 	(void)deadline_set(server->deadlines, &lane->deadline,
 			   clock_add_ms(clock_now_ns(), server->config.completion_timeout_ms));
@@ -449,10 +470,11 @@ static void lane_reap_done(struct worker_job *job)
 		return;
 	}
 	server->counters.destroy_failures++;
-	log_error("lane not destroyed, trying again session=%" PRIx64
-		  " lane=%u wait_ms=%" PRIu64 " error=\"%s\"",
-		  lane->session->id, lane->number, lane->reap_wait_ms, strerror(-lane->reap_result));
+	log_error("lane not destroyed, trying again qp=0x%x wait_ms=%" PRIu64 " error=\"%s\"",
+		  lane->qpn, lane->reap_wait_ms, strerror(-lane->reap_result));
 	lane_set_state(lane, LANE_STUCK);
+	if (lane->session != NULL)
+		lane_quarantine(lane);
 	(void)deadline_set(server->deadlines, &lane->deadline,
 			   clock_add_ms(clock_now_ns(), lane->reap_wait_ms));
 	if (lane->reap_wait_ms < LANE_REAP_WAIT_MAX_MS)

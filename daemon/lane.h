@@ -40,7 +40,7 @@ struct lane {
 	enum cm_kind kind; /* CM_LANE; first, since rdma_cm's events find us by it */
 	enum lane_state state;
 	struct server *server;
-	struct session *session;
+	struct session *session; /* NULL in quarantine */
 	TAILQ_ENTRY(lane) session_link;
 	TAILQ_ENTRY(lane) server_link;	/* of all lanes, for the sweep */
 	TAILQ_ENTRY(lane) flush_link;	/* of lanes with something to post */
@@ -50,6 +50,7 @@ struct lane {
 	struct deadline deadline; /* offer, confirmation, completion, closing, or next try to reap */
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp; /* of the id, for the loop; NULL before the connect request */
+	uint32_t qpn;
 	uint32_t route;
 	uint32_t cq_reserved;
 	bool lost;	   /* the QP is in ERR, or given up */

@@ -18,8 +18,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "common/checked.h"
 #include "common/clock.h"
-#include "daemon/admin.h"
+#include "daemon/acquire.h"
+#include "daemon/modify.h"
+#include "daemon/release.h"
+#include "daemon/revocation.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "proto/error.h"
@@ -30,8 +34,10 @@ static const uint32_t lease_next[LEASE_STATES] = {
 	[LEASE_REQUESTED] = GO(WAITING) | GO(BINDING),
 	[LEASE_WAITING] = GO(BINDING) | GO(ENDING),
 	[LEASE_BINDING] = GO(ACTIVE) | GO(ENDING),
-	[LEASE_ACTIVE] = GO(DETACHED) | GO(ENDING),
+	[LEASE_ACTIVE] = GO(DETACHED) | GO(QUIESCING) | GO(REBINDING) | GO(ENDING),
 	[LEASE_DETACHED] = GO(ACTIVE) | GO(ENDING),
+	[LEASE_QUIESCING] = GO(ACTIVE) | GO(REBINDING) | GO(DETACHED) | GO(ENDING),
+	[LEASE_REBINDING] = GO(ACTIVE) | GO(DETACHED) | GO(ENDING),
 	[LEASE_ENDING] = GO(FENCING),
 	[LEASE_FENCING] = GO(SCRUBBING) | GO(GONE),
 	[LEASE_SCRUBBING] = GO(GONE),
@@ -42,6 +48,7 @@ static const char *const lease_names[LEASE_STATES] = {
 	[LEASE_REQUESTED] = "requested", [LEASE_WAITING] = "waiting",
 	[LEASE_BINDING] = "binding",	 [LEASE_ACTIVE] = "active",
 	[LEASE_DETACHED] = "detached",	 [LEASE_ENDING] = "ending",
+	[LEASE_QUIESCING] = "quiescing", [LEASE_REBINDING] = "rebinding",
 	[LEASE_FENCING] = "fencing",	 [LEASE_SCRUBBING] = "scrubbing",
 	[LEASE_GONE] = "gone",
 };
@@ -56,7 +63,7 @@ const char *lease_state_name(enum lease_state state)
 	return state < LEASE_STATES ? lease_names[state] : "invalid";
 }
 
-static void lease_set_state(struct lease *lease, enum lease_state state)
+void lease_set_state(struct lease *lease, enum lease_state state)
 {
 	assert(lease_can_go(lease->state, state));
 	lease->state = state;
@@ -71,8 +78,22 @@ struct lease *lease_find(const struct server *server, uint64_t id)
 
 /* Making one. */
 
-static int lease_check_request(const struct server *server, const struct lane *lane,
-			       const struct message_acquire *request)
+/* Several leases that cannot all fit are refused before the first of them takes anything. */
+static int lease_check_room(const struct server *server, const struct message_acquire *request)
+{
+	struct extent_totals totals;
+	uint64_t room_bytes;
+	uint64_t each_bytes;
+
+	extent_map_totals(server->pool.extents, &totals);
+	room_bytes = totals.free_bytes + (request->wait_ms > 0 ? totals.dirty_bytes : 0);
+	if (!checked_round_up(request->len_bytes, server->pool.page_bytes, &each_bytes))
+		return ERROR_LENGTH_POOL;
+	return each_bytes > room_bytes / request->count ? ERROR_LENGTH_EXTENT : 0;
+}
+
+int lease_check_request(const struct server *server, const struct lane *lane,
+			const struct message_acquire *request)
 {
 	const struct config *config = &server->config;
 
@@ -88,22 +109,26 @@ static int lease_check_request(const struct server *server, const struct lane *l
 		return ERROR_RIGHTS;
 	if ((request->rights & ~server->isolation.rights) != 0)
 		return ERROR_RIGHTS_DEVICE;
-	if ((request->len_bytes - 1) / config->window_max_bytes + 1 > PROTO_LEASE_WINDOWS_MAX)
+	if (attachment_window_total(request->len_bytes, config->window_max_bytes) >
+	    PROTO_LEASE_WINDOWS_MAX)
 		return ERROR_WINDOWS_MAX;
+	if (server->port_down)
+		return ERROR_PORT;
 	if (lane == NULL || lane->state != LANE_READY)
 		return ERROR_LANE_STATE;
-	if (lane->attachment_count >= config->lane_leases_max)
+	if (lane->attachment_count + request->count > config->lane_leases_max)
 		return ERROR_LANE_LEASES_MAX;
-	if (server->lease_count >= config->leases_max)
+	if (server->lease_count + request->count > config->leases_max)
 		return ERROR_LEASES_MAX;
-	return 0;
+	return lease_check_room(server, request);
 }
 
 static void lease_on_deadline(struct deadline *deadline, void *context);
 static void lease_cleaned(struct pool_return *back);
 
-static struct lease *lease_new(struct session *session, const struct message_acquire *request)
+struct lease *lease_new(struct session *session, struct acquire *acquire)
 {
+	const struct message_acquire *request = &acquire->request;
 	struct server *server = session->server;
 	struct lease *lease = calloc(1, sizeof(*lease));
 
@@ -124,29 +149,48 @@ static struct lease *lease_new(struct session *session, const struct message_acq
 	lease->deadline = (struct deadline){.fire = lease_on_deadline, .context = lease};
 	lease->back.cleaned = lease_cleaned;
 	LIST_INIT(&lease->attachments);
-	SLIST_INIT(&lease->watchers);
 	TAILQ_INSERT_TAIL(&server->leases, lease, server_link);
 	server->lease_count++;
 	TAILQ_INSERT_TAIL(&session->leases, lease, session_link);
 	session->lease_count++;
+	lease->acquire = acquire;
+	acquire->holds++;
+	TAILQ_INSERT_TAIL(&acquire->leases, lease, acquire_link);
 	tenant_charge(lease->tenant, TENANT_LEASES, 1);
 	return lease;
+}
+
+static void lease_uncharge(struct lease *lease)
+{
+	if (lease->quarantined)
+		return;
+	tenant_uncharge(lease->tenant, TENANT_BYTES, lease->extent_bytes);
+	tenant_uncharge(lease->tenant, TENANT_LEASES, 1);
+	tenant_uncharge(lease->tenant, TENANT_WINDOWS, lease->charged_windows);
+	lease->charged_windows = 0;
+}
+
+void lease_quarantine(struct lease *lease)
+{
+	lease_uncharge(lease);
+	lease->quarantined = true;
 }
 
 static void lease_free(struct lease *lease)
 {
 	struct server *server = lease->server;
 
-	assert(LIST_EMPTY(&lease->attachments) && SLIST_EMPTY(&lease->watchers));
+	assert(LIST_EMPTY(&lease->attachments));
 	assert(lease->charged_windows == 0 && lease->back.extent == NULL);
 	deadline_clear(server->deadlines, &lease->deadline);
 	route_remove(&server->lease_routes, lease->route);
+	revocation_lease_gone(server, lease);
 	TAILQ_REMOVE(&server->leases, lease, server_link);
 	server->lease_count--;
 	if (lease->session != NULL)
 		session_lease_gone(lease->session, lease);
-	tenant_uncharge(lease->tenant, TENANT_BYTES, lease->extent_bytes);
-	tenant_uncharge(lease->tenant, TENANT_LEASES, 1);
+	acquire_lease_gone(lease->acquire, lease);
+	lease_uncharge(lease);
 	lease->tenant = tenant_unref(lease->tenant);
 	free(lease);
 	server_maybe_stopped(server);
@@ -164,7 +208,7 @@ static void lease_start_binding(struct lease *lease, struct extent *extent, stru
 	lease_set_state(lease, LEASE_BINDING);
 	if (deadline_set(server->deadlines, &lease->deadline,
 			 clock_add_ms(clock_now_ns(), lease->ttl_ms)) < 0 ||
-	    attachment_new(lease, lane, lease->acquire_request_id, &attachment) < 0) {
+	    attachment_new(lease, lane, 0, &attachment) < 0) {
 		lease_end(lease, ERROR_INTERNAL);
 		return;
 	}
@@ -184,7 +228,7 @@ static int lease_take_extent(struct lease *lease, uint32_t wait_ms, struct exten
 	return r;
 }
 
-static int lease_extent_error(int r)
+int lease_extent_error(int r)
 {
 	switch (r) {
 	case -ENOSPC:
@@ -196,36 +240,29 @@ static int lease_extent_error(int r)
 	}
 }
 
-int lease_acquire(struct session *session, struct lane *lane, uint64_t request_id,
-		  const struct message_acquire *request)
+static int lease_wait(struct lease *lease, const struct lane *lane, uint32_t wait_ms)
 {
-	struct server *server = session->server;
-	struct extent *extent;
-	struct lease *lease;
-	int r;
-
-	r = lease_check_request(server, lane, request);
-	if (r != 0)
-		return r;
-	lease = lease_new(session, request);
-	if (lease == NULL)
+	if (deadline_set(lease->server->deadlines, &lease->deadline,
+			 clock_add_ms(clock_now_ns(), wait_ms)) < 0) {
+		lease_free(lease);
 		return ERROR_INTERNAL;
-	r = lease_take_extent(lease, request->wait_ms, &extent);
+	}
+	lease->first_lane = lane->number;
+	lease_set_state(lease, LEASE_WAITING);
+	TAILQ_INSERT_TAIL(&lease->tenant->waiting, lease, tenant_link);
+	return 0;
+}
+
+int lease_begin(struct lease *lease, struct lane *lane, uint32_t wait_ms)
+{
+	struct extent *extent;
+	int r = lease_take_extent(lease, wait_ms, &extent);
+
 	if (r == -EAGAIN)
-		r = deadline_set(server->deadlines, &lease->deadline,
-				 clock_add_ms(clock_now_ns(), request->wait_ms)) < 0
-			    ? -ENOMEM
-			    : -EAGAIN;
-	if (r < 0 && r != -EAGAIN) {
+		return lease_wait(lease, lane, wait_ms);
+	if (r < 0) {
 		lease_free(lease);
 		return lease_extent_error(r);
-	}
-	lease->acquire_request_id = request_id;
-	if (r == -EAGAIN) {
-		lease->first_lane = lane->number;
-		lease_set_state(lease, LEASE_WAITING);
-		TAILQ_INSERT_TAIL(&lease->tenant->waiting, lease, tenant_link);
-		return 0;
 	}
 	lease_start_binding(lease, extent, lane);
 	return 0;
@@ -254,19 +291,32 @@ static bool lease_serve_tenant(struct server *server, struct tenant *tenant)
 	return true;
 }
 
+/* Of those that wait, the one that was served the longest ago and has not been tried yet. */
+static struct tenant *lease_next_tenant(const struct tenant_registry *registry)
+{
+	struct tenant *first = NULL;
+	struct tenant *tenant;
+
+	LIST_FOREACH (tenant, &registry->tenants, link) {
+		if (!TAILQ_EMPTY(&tenant->waiting) && tenant->tried_round != registry->round &&
+		    (first == NULL || tenant->served_at < first->served_at))
+			first = tenant;
+	}
+	return first;
+}
+
 void lease_serve_waiting(struct server *server)
 {
+	struct tenant_registry *registry = &server->tenants;
 	struct tenant *tenant;
-	struct tenant *next;
-	bool served;
 
-	do {
-		served = false;
-		for (tenant = LIST_FIRST(&server->tenants.tenants); tenant != NULL; tenant = next) {
-			next = LIST_NEXT(tenant, link);
-			served |= lease_serve_tenant(server, tenant);
-		}
-	} while (served);
+	registry->round++;
+	while ((tenant = lease_next_tenant(registry)) != NULL) {
+		if (lease_serve_tenant(server, tenant))
+			tenant->served_at = ++registry->served;
+		else
+			tenant->tried_round = registry->round;
+	}
 }
 
 static bool lease_is_usable(const struct lease *lease)
@@ -298,6 +348,8 @@ int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 
 	if (lane == NULL || lane->state != LANE_READY)
 		return ERROR_LANE_STATE;
+	if (lease->revoking)
+		return ERROR_REVOKED;
 	if (lease->state != LEASE_ACTIVE && lease->state != LEASE_DETACHED)
 		return ERROR_BUSY;
 	if (lane->attachment_count >= lease->server->config.lane_leases_max)
@@ -314,9 +366,10 @@ int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 
 /* Grants and renewals. */
 
-static void lease_send_grant(struct lease *lease, const struct attachment *attachment)
+static void lease_send_grant(struct lease *lease, struct session *session,
+			     const struct attachment *attachment, uint64_t request_id, bool more)
 {
-	struct message m = {.type = MESSAGE_GRANT};
+	struct message m = {.type = MESSAGE_GRANT, .flags = more ? MESSAGE_FLAG_MORE : 0};
 	struct message_grant *grant = &m.u.grant;
 
 	grant->lease_id = lease->id;
@@ -336,21 +389,55 @@ static void lease_send_grant(struct lease *lease, const struct attachment *attac
 			.rkey = window->rkey,
 		};
 	}
-	session_reply(lease->session, &m, attachment->request_id);
+	lease->granted = true;
+	session_reply(session, &m, request_id);
+}
+
+static struct attachment *lease_next_bound(struct attachment *attachment)
+{
+	while (attachment != NULL && attachment->state != ATTACHMENT_BOUND)
+		attachment = LIST_NEXT(attachment, lease_link);
+	return attachment;
+}
+
+void lease_grant(struct lease *lease, struct session *session, uint64_t request_id, bool more)
+{
+	struct attachment *attachment = lease_next_bound(LIST_FIRST(&lease->attachments));
+
+	assert(attachment != NULL);
+	lease_send_grant(lease, session, attachment, request_id, more);
+}
+
+void lease_grant_all(struct lease *lease, uint64_t request_id)
+{
+	struct attachment *attachment = lease_next_bound(LIST_FIRST(&lease->attachments));
+
+	while (attachment != NULL) {
+		struct attachment *next = lease_next_bound(LIST_NEXT(attachment, lease_link));
+
+		lease_send_grant(lease, lease->session, attachment, request_id, next != NULL);
+		attachment = next;
+	}
 }
 
 void lease_bound(struct lease *lease, struct attachment *attachment)
 {
+	if (lease->state == LEASE_REBINDING) {
+		modify_progress(lease);
+		return;
+	}
 	lease->generation++;
 	if (lease->state == LEASE_BINDING) {
 		lease->server->counters.leases_granted++;
-		log_info("lease granted id=%" PRIx64 " tenant=%s bytes=%" PRIu64 " ttl_ms=%" PRIu64,
+		log_info("lease granted id=0x%" PRIx64 " tenant=%s bytes=%" PRIu64 " ttl_ms=%" PRIu64,
 			 lease->id, lease->tenant->name, lease->len_bytes, lease->ttl_ms);
-		lease->acquire_request_id = 0;
-	}
-	if (lease->state != LEASE_ACTIVE)
 		lease_set_state(lease, LEASE_ACTIVE);
-	lease_send_grant(lease, attachment);
+		acquire_lease_bound(lease->acquire);
+		return;
+	}
+	if (lease->state == LEASE_DETACHED)
+		lease_set_state(lease, LEASE_ACTIVE);
+	lease_send_grant(lease, lease->session, attachment, attachment->request_id, false);
 	attachment->request_id = 0;
 }
 
@@ -360,7 +447,9 @@ int lease_renew(struct lease *lease, uint64_t ttl_ms)
 		return ERROR_TTL_ZERO;
 	if (ttl_ms > lease->server->config.ttl_max_ms)
 		return ERROR_TTL_MAX;
-	if (lease->state != LEASE_ACTIVE && lease->state != LEASE_DETACHED)
+	if (lease->revoking)
+		return ERROR_REVOKED;
+	if (!lease->granted)
 		return ERROR_BUSY;
 	if (deadline_set(lease->server->deadlines, &lease->deadline,
 			 clock_add_ms(clock_now_ns(), ttl_ms)) < 0)
@@ -370,31 +459,6 @@ int lease_renew(struct lease *lease, uint64_t ttl_ms)
 }
 
 /* The end. */
-
-static void lease_answer_watchers(struct lease *lease)
-{
-	uint64_t took_us = (clock_now_ns() - lease->decided_ns) / 1000;
-	struct lease_watcher *watcher;
-
-	while ((watcher = SLIST_FIRST(&lease->watchers)) != NULL) {
-		SLIST_REMOVE_HEAD(&lease->watchers, link);
-		admin_reply(watcher->request,
-			    json_pack("{s:I,s:I,s:s}", "id", (json_int_t)lease->id, "took_us",
-				      (json_int_t)took_us, "reason", error_name(lease->reason)));
-		free(watcher);
-	}
-}
-
-int lease_watch(struct lease *lease, struct admin_request *request)
-{
-	struct lease_watcher *watcher = malloc(sizeof(*watcher));
-
-	if (watcher == NULL)
-		return -ENOMEM;
-	watcher->request = request;
-	SLIST_INSERT_HEAD(&lease->watchers, watcher, link);
-	return 0;
-}
 
 static void lease_gone(struct lease *lease)
 {
@@ -413,15 +477,13 @@ static void lease_cleaned(struct pool_return *back)
 static void lease_fenced(struct lease *lease)
 {
 	struct server *server = lease->server;
-	struct message m = {.type = MESSAGE_RELEASED};
 
 	server->counters.leases_ended++;
 	histogram_add(&server->revocation_us, (clock_now_ns() - lease->decided_ns) / 1000);
-	lease_answer_watchers(lease);
-	if (lease->release_request_id != 0 && lease->session != NULL) {
-		m.u.lease.lease_id = lease->id;
-		session_reply(lease->session, &m, lease->release_request_id);
-	}
+	if (lease->revocation != NULL)
+		revocation_fenced(lease->revocation, lease);
+	if (lease->release != NULL)
+		release_lease_fenced(lease->release, lease->session);
 	if (lease->back.extent == NULL) {
 		lease_gone(lease);
 		return;
@@ -436,16 +498,22 @@ static void lease_check_fence(struct lease *lease)
 		lease_fenced(lease);
 }
 
-static bool lease_was_granted(const struct lease *lease)
-{
-	return lease->generation > 0;
-}
-
-bool lease_end(struct lease *lease, int reason)
+static void lease_end_attachments(struct lease *lease)
 {
 	struct attachment *attachment;
 	struct attachment *next;
 
+	for (attachment = LIST_FIRST(&lease->attachments); attachment != NULL; attachment = next) {
+		next = LIST_NEXT(attachment, lease_link);
+		if (attachment->request_id != 0 && lease->session != NULL)
+			session_reply_error(lease->session, attachment->request_id, lease->reason);
+		attachment->request_id = 0;
+		attachment_end(attachment);
+	}
+}
+
+bool lease_end(struct lease *lease, int reason)
+{
 	if (lease_is_ending(lease))
 		return false;
 	if (lease->state == LEASE_WAITING)
@@ -454,25 +522,39 @@ bool lease_end(struct lease *lease, int reason)
 	lease->reason = reason;
 	lease->decided_ns = clock_now_ns();
 	deadline_clear(lease->server->deadlines, &lease->deadline);
-	log_info("lease ends id=%" PRIx64 " tenant=%s reason=%s", lease->id, lease->tenant->name,
+	log_info("lease ends id=0x%" PRIx64 " tenant=%s reason=%s", lease->id, lease->tenant->name,
 		 error_name(reason));
-	if (lease->session != NULL) {
-		if (lease->acquire_request_id != 0)
-			session_reply_error(lease->session, lease->acquire_request_id, reason);
-		session_lease_ended(lease->session, lease,
-				    lease_was_granted(lease) && lease->release_request_id == 0);
-	}
-	lease->acquire_request_id = 0;
-	for (attachment = LIST_FIRST(&lease->attachments); attachment != NULL; attachment = next) {
-		next = LIST_NEXT(attachment, lease_link);
-		if (attachment->request_id != 0 && lease_was_granted(lease) && lease->session != NULL)
-			session_reply_error(lease->session, attachment->request_id, reason);
-		attachment->request_id = 0;
-		attachment_end(attachment);
-	}
+	modify_cancel(lease, reason);
+	session_lease_ended(lease->session, lease, lease->granted && lease->release == NULL);
+	if (!lease->granted)
+		acquire_lease_failed(lease->acquire, reason);
+	lease_end_attachments(lease);
 	lease_set_state(lease, LEASE_FENCING);
 	lease_check_fence(lease);
 	return true;
+}
+
+bool lease_revoke(struct lease *lease, uint64_t grace_ms)
+{
+	struct server *server = lease->server;
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), grace_ms);
+
+	if (lease_is_ending(lease) || lease->revoking)
+		return false;
+	lease->revoking = true;
+	if (lease->state == LEASE_WAITING || until_ns < lease->deadline.at_ns) {
+		if (deadline_set(server->deadlines, &lease->deadline, until_ns) < 0)
+			return lease_end(lease, ERROR_REVOKED);
+	}
+	if (grace_ms > 0 && lease->granted)
+		session_lease_revoked(lease->session, lease, grace_ms);
+	return true;
+}
+
+void lease_revoke_now(struct lease *lease)
+{
+	if (lease->revoking)
+		lease_end(lease, ERROR_REVOKED);
 }
 
 void lease_forget_session(struct lease *lease)
@@ -487,7 +569,10 @@ static void lease_on_deadline(struct deadline *deadline, void *context)
 	struct lease *lease = context;
 
 	(void)deadline;
-	lease_end(lease, lease->state == LEASE_WAITING ? ERROR_LENGTH_EXTENT : ERROR_EXPIRED);
+	if (lease->revoking)
+		lease_end(lease, ERROR_REVOKED);
+	else
+		lease_end(lease, lease->state == LEASE_WAITING ? ERROR_TIMEOUT : ERROR_EXPIRED);
 }
 
 /* Attachments and lanes report. */
@@ -507,6 +592,10 @@ void lease_attachment_fenced(struct lease *lease, struct attachment *attachment)
 		lease_check_fence(lease);
 		return;
 	}
+	if (lease->state == LEASE_REBINDING) {
+		modify_progress(lease);
+		return;
+	}
 	for (waiting = LIST_FIRST(&lease->attachments); waiting != NULL; waiting = next) {
 		next = LIST_NEXT(waiting, lease_link);
 		if (waiting->state == ATTACHMENT_WAITING && !waiting->in_waiting)
@@ -519,6 +608,10 @@ void lease_lane_closing(struct lease *lease, struct attachment *attachment)
 	bool was_bound = attachment->state == ATTACHMENT_BOUND;
 
 	attachment_fail(attachment, ERROR_LANE);
-	if (was_bound && lease->state == LEASE_ACTIVE && !lease_is_usable(lease))
+	if (!was_bound || lease_is_usable(lease))
+		return;
+	if (lease->state == LEASE_QUIESCING)
+		modify_cancel(lease, ERROR_LANE);
+	if (lease->state == LEASE_ACTIVE || lease->state == LEASE_QUIESCING)
 		lease_set_state(lease, LEASE_DETACHED);
 }

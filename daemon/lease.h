@@ -11,8 +11,11 @@
 #include "daemon/pool.h"
 #include "proto/message.h"
 
-struct admin_request;
+struct acquire;
 struct lane;
+struct modify;
+struct release;
+struct revocation;
 struct server;
 struct session;
 struct tenant;
@@ -23,17 +26,13 @@ enum lease_state {
 	LEASE_BINDING,	 /* has its bytes; windows are being bound */
 	LEASE_ACTIVE,	 /* at least one lane can use it */
 	LEASE_DETACHED,	 /* no lane can use it, but its owner may attach it again */
+	LEASE_QUIESCING, /* about to be changed; waits until the owner has nothing in flight */
+	LEASE_REBINDING, /* being changed: old windows on their way out, or new ones in */
 	LEASE_ENDING,	 /* decided; windows are being told */
 	LEASE_FENCING,	 /* waits until no window of it opens anything */
 	LEASE_SCRUBBING, /* behind the fence; bytes are being zeroed */
 	LEASE_GONE,	 /* bytes are free; about to be freed itself */
 	LEASE_STATES,
-};
-
-/* Somebody who wants to know when a lease is behind its fence. */
-struct lease_watcher {
-	SLIST_ENTRY(lease_watcher) link;
-	struct admin_request *request;
 };
 
 struct lease {
@@ -57,24 +56,47 @@ struct lease {
 	struct pool_return back;  /* has the extent */
 	LIST_HEAD(, attachment) attachments;
 	uint32_t first_lane;		/* number of the lane it was acquired on */
-	uint64_t acquire_request_id;	/* 0: answered */
-	uint64_t release_request_id;	/* 0: none waits */
+	struct acquire *acquire;	/* that it was made for */
+	TAILQ_ENTRY(lease) acquire_link;
+	struct release *release;	/* that is answered when it is fenced, or NULL */
+	struct modify *modify;		/* change that is under way, or NULL */
+	bool granted;			/* the owner knows of it */
+	bool revoking;			/* the deadline is that of a revocation */
+	bool quarantined;		/* a window is stuck: nothing is charged any more */
 	uint64_t decided_ns;		/* when the end was decided */
-	SLIST_HEAD(, lease_watcher) watchers;
+	struct revocation *revocation; /* order that it is revoked by, or NULL */
 };
 
-/**
- * lease_acquire() - begin a lease for a session
- * @lane: on which it is wanted
- *
- * The answer (grant or error) goes to the session now or later.
- * Return: 0, or an error code that the caller answers with.
- */
-int lease_acquire(struct session *session, struct lane *lane, uint64_t request_id,
-		  const struct message_acquire *request);
+/** lease_check_request() - may leases like that be made now? @lane: may be NULL; Return: 0 or an error code */
+int lease_check_request(const struct server *server, const struct lane *lane,
+			const struct message_acquire *request);
 
-/** lease_attach() - bind the lease on a further (or a new) lane; Return: as lease_acquire() */
+/** lease_extent_error() - the error code for what extent_take() or extent_grow() returned */
+int lease_extent_error(int r);
+
+/** lease_new() - a lease for a request, in LEASE_REQUESTED; Return: NULL without memory */
+struct lease *lease_new(struct session *session, struct acquire *acquire);
+
+/**
+ * lease_begin() - take bytes for a new lease and bind it, or let it wait for bytes
+ * @wait_ms: how long it may wait; 0: not at all
+ *
+ * Return: 0, or an error code; the lease is freed then.
+ */
+int lease_begin(struct lease *lease, struct lane *lane, uint32_t wait_ms);
+
+/**
+ * lease_attach() - bind the lease on a further (or a new) lane
+ *
+ * The answer goes to the session now or later. Return: 0, or an error code that the caller answers with.
+ */
 int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id);
+
+/** lease_grant() - tell a session the lease's descriptors; @more: further grants of that request follow */
+void lease_grant(struct lease *lease, struct session *session, uint64_t request_id, bool more);
+
+/** lease_grant_all() - the same for every lane that the lease is bound on */
+void lease_grant_all(struct lease *lease, uint64_t request_id);
 
 /** lease_renew() - let it last @ttl_ms from now; Return: 0 or an error code */
 int lease_renew(struct lease *lease, uint64_t ttl_ms);
@@ -86,6 +108,23 @@ int lease_renew(struct lease *lease, uint64_t ttl_ms);
  * Return: true if this call decided it, false if it was ending already.
  */
 bool lease_end(struct lease *lease, int reason);
+
+/**
+ * lease_revoke() - let a lease end as revoked when a time is over
+ * @grace_ms: until then its owner may finish; 0: at the loop's next turn, without notice
+ *
+ * Return: true if this call decided it, false if it was ending or being revoked already.
+ */
+bool lease_revoke(struct lease *lease, uint64_t grace_ms);
+
+/** lease_revoke_now() - the owner has acknowledged: end a lease that is being revoked */
+void lease_revoke_now(struct lease *lease);
+
+/** lease_set_state() - the only writer of the state; an illegal step is asserted */
+void lease_set_state(struct lease *lease, enum lease_state state);
+
+/** lease_quarantine() - a window of it cannot be freed: charge it to nobody from now on */
+void lease_quarantine(struct lease *lease);
 
 /** lease_is_ending() - has its end been decided? */
 static inline bool lease_is_ending(const struct lease *lease)
@@ -106,9 +145,6 @@ void lease_lane_closing(struct lease *lease, struct attachment *attachment);
 
 /** lease_serve_waiting() - bytes have become clean: serve who waits, tenants in turn */
 void lease_serve_waiting(struct server *server);
-
-/** lease_watch() - answer an admin request when the lease is fenced; Return: 0 or -ENOMEM */
-int lease_watch(struct lease *lease, struct admin_request *request);
 
 const char *lease_state_name(enum lease_state state);
 bool lease_can_go(enum lease_state from, enum lease_state to);

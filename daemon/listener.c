@@ -23,6 +23,7 @@
 
 #include "common/secure.h"
 #include "common/verbs.h"
+#include "daemon/loop.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 #include "proto/private_data.h"
@@ -314,6 +315,7 @@ static void listener_on_readable(evutil_socket_t fd, short what, void *context)
 	struct server *server = context;
 	struct listener_event event;
 
+	loop_mark();
 	(void)fd;
 	(void)what;
 	for (int i = 0; i < LISTENER_EVENTS_PER_TURN; i++) {

@@ -35,6 +35,7 @@ struct pool {
 	uint64_t scrub_len_bytes;
 	uint64_t scrub_done_bytes; /* of the extent at the head of the queue */
 	TAILQ_HEAD(pool_returns, pool_return) returns;
+	bool discard; /* nothing is lent any more: do not zero */
 	void (*on_clean)(void *context); /* bytes have become free */
 	void *on_clean_context;
 };
@@ -61,7 +62,7 @@ int pool_memlock_check(const struct pool_memlock *need, char *text);
 /**
  * pool_init() - map and prefault the memory
  * @scrubber: for zeroing; outlives the pool
- * @chunk_bytes: zeroed per job
+ * @chunk_bytes: zeroed per job; rounded up to whole pages
  *
  * Return: 0 or a negative errno (-ENOMEM: not enough memory).
  */
@@ -78,5 +79,12 @@ void pool_deinit(struct pool *pool);
  * Only behind the fence: no device can reach the bytes any more.
  */
 void pool_give_back(struct pool *pool, struct pool_return *back);
+
+/**
+ * pool_discard() - nothing will be lent any more: what is given back need not be zeroed
+ *
+ * The memory goes back to the kernel, which zeroes it before anybody else sees it.
+ */
+void pool_discard(struct pool *pool);
 
 #endif

@@ -11,16 +11,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "daemon/acquire.h"
+#include "daemon/modify.h"
+#include "daemon/release.h"
 #include "daemon/server.h"
 #include "proto/error.h"
-
-/* The session's own lease; a foreign one looks like one that never was. */
-static struct lease *request_own_lease(const struct session *session, uint64_t lease_id)
-{
-	struct lease *lease = lease_find(session->server, lease_id);
-
-	return lease != NULL && lease->session == session && !lease_is_ending(lease) ? lease : NULL;
-}
 
 static void request_welcome(struct session *session, uint64_t request_id)
 {
@@ -53,7 +48,7 @@ static int request_hello(struct session *session, const struct message *m)
 		return ERROR_DRAINING;
 	if (endpoint_peer_receives(&session->endpoint, m->u.hello.receives) < 0)
 		return ERROR_PROTOCOL;
-	code = session_open(session, m->u.hello.tenant);
+	code = session_open(session, &m->u.hello);
 	if (code == 0)
 		request_welcome(session, m->request_id);
 	return code;
@@ -76,7 +71,6 @@ static int request_bye(struct session *session, const struct message *m)
 
 static int request_lane_open(struct session *session, const struct message *m)
 {
-	struct message reply = {.type = MESSAGE_LANE_OFFER};
 	struct lane *lane;
 	struct lane *next;
 
@@ -84,16 +78,7 @@ static int request_lane_open(struct session *session, const struct message *m)
 		next = TAILQ_NEXT(lane, session_link);
 		(void)lane_check(lane);
 	}
-	if (session->lane_count >= session->server->config.lanes_max)
-		return ERROR_LANES_MAX;
-	if (lane_offer(session, session->next_lane, &lane) < 0)
-		return ERROR_INTERNAL;
-	session->next_lane++;
-	reply.u.lane_offer.lane = lane->number;
-	reply.u.lane_offer.expires_ms = (uint32_t)session->server->config.lane_offer_ms;
-	memcpy(reply.u.lane_offer.token, lane->token, sizeof(lane->token));
-	session_reply(session, &reply, m->request_id);
-	return 0;
+	return session_open_lane(session, m->request_id);
 }
 
 static int request_lane_confirm(struct session *session, const struct message *m)
@@ -123,14 +108,14 @@ static int request_acquire(struct session *session, const struct message *m)
 {
 	if (session->server->stopping)
 		return ERROR_DRAINING;
-	return lease_acquire(session, request_lane(session, m->u.acquire.lane), m->request_id,
+	return acquire_begin(session, request_lane(session, m->u.acquire.lane), m->request_id,
 			     &m->u.acquire);
 }
 
 static int request_attach(struct session *session, const struct message *m)
 {
 	struct lane *lane = request_lane(session, m->u.attach.lane);
-	struct lease *lease = request_own_lease(session, m->u.attach.lease_id);
+	struct lease *lease = session_own_lease(session, m->u.attach.lease_id);
 
 	if (lease == NULL)
 		return session_ended_reason(session, m->u.attach.lease_id);
@@ -140,7 +125,7 @@ static int request_attach(struct session *session, const struct message *m)
 static int request_renew(struct session *session, const struct message *m)
 {
 	struct message reply = {.type = MESSAGE_RENEWED, .u.renew = m->u.renew};
-	struct lease *lease = request_own_lease(session, m->u.renew.lease_id);
+	struct lease *lease = session_own_lease(session, m->u.renew.lease_id);
 	int code;
 
 	if (lease == NULL)
@@ -153,12 +138,36 @@ static int request_renew(struct session *session, const struct message *m)
 
 static int request_release(struct session *session, const struct message *m)
 {
-	struct lease *lease = request_own_lease(session, m->u.lease.lease_id);
+	return release_begin(session, m->request_id, &m->u.leases);
+}
+
+static int request_modify(struct session *session, const struct message *m)
+{
+	struct lease *lease = session_own_lease(session, m->u.modify.lease_id);
 
 	if (lease == NULL)
-		return session_ended_reason(session, m->u.lease.lease_id);
-	lease->release_request_id = m->request_id;
-	lease_end(lease, ERROR_RELEASED);
+		return session_ended_reason(session, m->u.modify.lease_id);
+	return modify_begin(lease, m->request_id, &m->u.modify);
+}
+
+/* What the next two name may have ended meanwhile, which is no mistake of the client's. */
+static int request_quiesced(struct session *session, const struct message *m)
+{
+	struct lease *lease = session_own_lease(session, m->u.lease.lease_id);
+
+	if (lease != NULL)
+		modify_quiesced(lease);
+	return 0;
+}
+
+static int request_revoked(struct session *session, const struct message *m)
+{
+	for (uint16_t i = 0; i < m->u.leases.count; i++) {
+		struct lease *lease = session_own_lease(session, m->u.leases.lease_ids[i]);
+
+		if (lease != NULL)
+			lease_revoke_now(lease);
+	}
 	return 0;
 }
 
@@ -179,6 +188,9 @@ static const struct {
 	[MESSAGE_ATTACH] = {SESSION_OPEN, request_attach},
 	[MESSAGE_RENEW] = {SESSION_OPEN, request_renew},
 	[MESSAGE_RELEASE] = {SESSION_OPEN, request_release},
+	[MESSAGE_MODIFY] = {SESSION_OPEN, request_modify},
+	[MESSAGE_QUIESCED] = {SESSION_OPEN, request_quiesced},
+	[MESSAGE_REVOKED] = {SESSION_OPEN, request_revoked},
 };
 
 int request_handle(struct session *session, const struct message *m)
@@ -187,7 +199,7 @@ int request_handle(struct session *session, const struct message *m)
 	int code;
 
 	if (request_table[m->type].handle == NULL || request_table[m->type].state != session->state) {
-		log_debug("message not allowed session=%" PRIx64 " type=%s state=%s", session->id,
+		log_debug("message not allowed session=0x%" PRIx64 " type=%s state=%s", session->id,
 			  message_type_name(m->type), session_state_name(session->state));
 		return ERROR_PROTOCOL;
 	}

@@ -23,6 +23,7 @@
 #include "common/secure.h"
 #include "common/units.h"
 #include "daemon/admin.h"
+#include "daemon/loop.h"
 #include "daemon/status.h"
 #include "proto/error.h"
 
@@ -59,6 +60,7 @@ static void server_on_turn(evutil_socket_t fd, short what, void *context)
 {
 	struct server *server = context;
 
+	loop_mark();
 	(void)fd;
 	(void)what;
 	lane_flush_all(server);
@@ -80,6 +82,7 @@ static void server_on_control_cq(evutil_socket_t fd, short what, void *context)
 {
 	struct server *server = context;
 
+	loop_mark();
 	(void)fd;
 	(void)what;
 	server_on_cq(&server->device.control_cq, server->control_cq_event, session_poll, server);
@@ -89,6 +92,7 @@ static void server_on_lane_cq(evutil_socket_t fd, short what, void *context)
 {
 	struct server *server = context;
 
+	loop_mark();
 	(void)fd;
 	(void)what;
 	server_on_cq(&server->device.lane_cq, server->lane_cq_event, lane_poll, server);
@@ -99,6 +103,11 @@ static void server_async_event(struct server *server, struct ibv_async_event *ev
 	switch (event->event_type) {
 	case IBV_EVENT_COMM_EST:
 		(void)rdma_notify(event->element.qp->qp_context, IBV_EVENT_COMM_EST);
+		break;
+	case IBV_EVENT_PORT_ERR:
+	case IBV_EVENT_PORT_ACTIVE:
+		server->port_down = event->event_type == IBV_EVENT_PORT_ERR;
+		log_warn("port %s", server->port_down ? "down: no new leases" : "active again");
 		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_ACCESS_ERR:
@@ -119,16 +128,18 @@ static void server_on_async(evutil_socket_t fd, short what, void *context)
 	struct server *server = context;
 	struct ibv_async_event event;
 
+	loop_mark();
 	(void)fd;
 	(void)what;
-	if (ibv_get_async_event(server->device.context, &event) != 0)
+	if (verbs_get_async_event(server->device.context, &event) < 0)
 		return;
 	server_async_event(server, &event);
-	ibv_ack_async_event(&event);
+	verbs_ack_async_event(&event);
 }
 
 static void server_on_signal(evutil_socket_t signal_number, short what, void *context)
 {
+	loop_mark();
 	(void)what;
 	log_info("stopping signal=%s", sigabbrev_np((int)signal_number));
 	server_stop(context);
@@ -169,7 +180,7 @@ void server_device_lost(struct server *server, const char *why)
 void server_maybe_stopped(struct server *server)
 {
 	if (server->stopping && server->session_count == 0 && server->lane_count == 0 &&
-	    server->lease_count == 0)
+	    server->lease_count == 0 && server->tails == 0)
 		event_base_loopbreak(server->base);
 }
 
@@ -181,6 +192,7 @@ void server_stop(struct server *server)
 	if (server->stopping)
 		return;
 	server->stopping = true;
+	pool_discard(&server->pool);
 	listener_stop(&server->listener);
 	(void)deadline_set(server->deadlines, &server->stop_limit,
 			   clock_add_ms(clock_now_ns(), SERVER_STOP_LIMIT_MS));
@@ -311,8 +323,8 @@ static int server_join_loop(struct server *server)
 						    readable, server_on_control_cq);
 	server->lane_cq_event = server_add_event(server, server->device.lane_cq.channel->fd, readable,
 						 server_on_lane_cq);
-	server->async_event = server_add_event(server, server->device.context->async_fd, readable,
-					       server_on_async);
+	server->async_event = server_add_event(server, verbs_async_fd(server->device.context),
+					       readable, server_on_async);
 	server->turn_event = server_add_event(server, -1, 0, server_on_turn);
 	server->signal_events[0] =
 		server_add_event(server, SIGTERM, EV_SIGNAL | EV_PERSIST, server_on_signal);
@@ -425,6 +437,12 @@ static void server_teardown(struct server *server)
 		event_base_free(server->base);
 }
 
+static void server_loop(struct server *server)
+{
+	while (!event_base_got_break(server->base) && event_base_loop(server->base, EVLOOP_ONCE) == 0)
+		loop_turn_over();
+}
+
 int server_run(const struct config *config)
 {
 	struct server server = {.config = *config, .started_ns = clock_now_ns()};
@@ -439,7 +457,7 @@ int server_run(const struct config *config)
 		log_warn("tenants are not authenticated: a client is whoever it says it is");
 		log_info("ready device=%s pool_bytes=%" PRIu64,
 			 ibv_get_device_name(server.device.context->device), server.pool.len_bytes);
-		(void)event_base_dispatch(server.base);
+		server_loop(&server);
 	}
 	/* What still waits for a device that is gone or stuck cannot be destroyed in order. */
 	if (server.exit_status == SERVER_EXIT_DEVICE || server.exit_status == SERVER_EXIT_STUCK)

@@ -17,6 +17,7 @@
 #include "daemon/lease.h"
 #include "daemon/listener.h"
 #include "daemon/pool.h"
+#include "daemon/revocation.h"
 #include "daemon/session.h"
 #include "daemon/tenant.h"
 #include "daemon/worker.h"
@@ -82,6 +83,8 @@ struct server {
 	struct route_table lease_routes;
 	TAILQ_HEAD(, lease) leases;
 	uint64_t lease_count;
+	LIST_HEAD(, revocation) revocations; /* orders that still look for leases */
+	uint64_t tails; /* ranges cut off leases that are being scrubbed */
 
 	struct event *control_cq_event;
 	struct event *lane_cq_event;
@@ -91,6 +94,7 @@ struct server {
 	struct deadline sweep;
 	struct deadline stop_limit;
 
+	bool port_down; /* no new leases are granted */
 	bool stopping;
 	int exit_status;
 	uint64_t started_ns;

@@ -81,6 +81,7 @@ struct lane *session_lane(const struct session *session, uint32_t number)
 
 static void session_maybe_reap(struct session *session);
 static void session_on_deadline(struct deadline *deadline, void *context);
+static void session_on_lane_deadline(struct deadline *deadline, void *context);
 
 /* The connection. */
 
@@ -167,6 +168,8 @@ static int session_new(struct server *server, struct session **ret_session)
 	session->cq_reserved = entries;
 	session->reap_wait_ms = SESSION_REAP_WAIT_MIN_MS;
 	session->deadline = (struct deadline){.fire = session_on_deadline, .context = session};
+	session->lane_deadline =
+		(struct deadline){.fire = session_on_lane_deadline, .context = session};
 	TAILQ_INIT(&session->lanes);
 	TAILQ_INIT(&session->leases);
 	*ret_session = session;
@@ -266,17 +269,18 @@ void session_reply_error(struct session *session, uint64_t request_id, int code)
 	session_reply(session, &m, request_id);
 }
 
-int session_open(struct session *session, const char *tenant)
+int session_open(struct session *session, const struct message_hello *hello)
 {
 	struct server *server = session->server;
 
-	if (tenant_get(&server->tenants, tenant, &session->tenant) < 0)
+	if (tenant_get(&server->tenants, hello->tenant, &session->tenant) < 0)
 		return ERROR_INTERNAL;
+	memcpy(session->instance, hello->instance, sizeof(session->instance));
 	tenant_charge(session->tenant, TENANT_SESSIONS, 1);
 	session_set_state(session, SESSION_OPEN);
 	(void)deadline_set(server->deadlines, &session->deadline,
 			   clock_add_ms(clock_now_ns(), SESSION_LOOK_MS));
-	log_info("session opened id=%" PRIx64 " tenant=%s peer=%s", session->id,
+	log_info("session opened id=0x%" PRIx64 " tenant=%s peer=%s", session->id,
 		 session->tenant->name, session->peer);
 	return 0;
 }
@@ -290,25 +294,44 @@ int session_ended_reason(const struct session *session, uint64_t lease_id)
 	return ERROR_NO_LEASE;
 }
 
-void session_lane_lost(struct session *session, uint32_t number)
+void session_notice(struct session *session, const struct message *m)
 {
-	struct message m = {.type = MESSAGE_LANE_LOST};
-
-	if (session->state != SESSION_OPEN)
-		return;
-	m.u.lane.lane = number;
-	session_send(session, ENDPOINT_NOTICE, &m);
+	if (session->state == SESSION_OPEN)
+		session_send(session, ENDPOINT_NOTICE, m);
 }
 
 static void session_send_ended_notice(struct session *session)
 {
 	struct message m = {.type = MESSAGE_LEASES_ENDED};
 
-	if (session->ended_notice.count == 0 || session->state != SESSION_OPEN)
+	if (session->ended_notice.count == 0)
 		return;
 	m.u.leases_ended = session->ended_notice;
 	session->ended_notice.count = 0;
-	session_send(session, ENDPOINT_NOTICE, &m);
+	session_notice(session, &m);
+}
+
+static void session_send_revoke_notice(struct session *session)
+{
+	struct message m = {.type = MESSAGE_REVOKE};
+
+	if (session->revoke_notice.count == 0)
+		return;
+	m.u.revoke = session->revoke_notice;
+	session->revoke_notice.count = 0;
+	session_notice(session, &m);
+}
+
+void session_lease_revoked(struct session *session, const struct lease *lease, uint64_t grace_ms)
+{
+	struct message_revoke *notice = &session->revoke_notice;
+
+	if (notice->count == PROTO_NOTICE_LEASES)
+		session_send_revoke_notice(session);
+	notice->revoked[notice->count].lease_id = lease->id;
+	notice->revoked[notice->count].grace_ms = (uint32_t)grace_ms;
+	notice->count++;
+	session_want_flush(session);
 }
 
 void session_lease_ended(struct session *session, const struct lease *lease, bool tell)
@@ -335,12 +358,111 @@ void session_flush_notices(struct server *server)
 	while ((session = TAILQ_FIRST(&server->notices)) != NULL) {
 		TAILQ_REMOVE(&server->notices, session, notice_link);
 		session->in_notices = false;
+		session_send_revoke_notice(session);
 		session_send_ended_notice(session);
 		if (session->unsendable)
 			session_end(session, ERROR_BUSY, "too much waits to be sent");
 		else if (endpoint_flush(&session->endpoint) < 0)
 			session_end(session, 0, "a message could not be posted");
 	}
+}
+
+/* Lanes. */
+
+static uint64_t session_lane_allowed_ns(const struct session *session)
+{
+	return session->lane_lost_ns == 0
+		       ? 0
+		       : clock_add_ms(session->lane_lost_ns, session->lane_wait_ms);
+}
+
+/* The first lost lane is replaced at once, each further one after twice the time. */
+static void session_note_lane_lost(struct session *session)
+{
+	const struct config *config = &session->server->config;
+	uint64_t now_ns = clock_now_ns();
+
+	if (session->lane_lost_ns == 0 ||
+	    clock_add_ms(session->lane_lost_ns, config->lane_peace_ms) <= now_ns)
+		session->lane_wait_ms = 0;
+	else if (session->lane_wait_ms == 0)
+		session->lane_wait_ms = config->lane_wait_min_ms;
+	else
+		session->lane_wait_ms *= 2;
+	if (session->lane_wait_ms > config->lane_wait_max_ms)
+		session->lane_wait_ms = config->lane_wait_max_ms;
+	session->lane_lost_ns = now_ns;
+}
+
+void session_lane_closing(struct session *session, const struct lane *lane)
+{
+	struct message m = {.type = MESSAGE_LANE_LOST, .u.lane.lane = lane->number};
+
+	if (lane->lost)
+		session_note_lane_lost(session);
+	if (!lane->disconnected)
+		session_notice(session, &m);
+}
+
+static int session_offer_lane(struct session *session, uint64_t request_id)
+{
+	struct message m = {.type = MESSAGE_LANE_OFFER};
+	struct lane *lane;
+
+	if (lane_offer(session, session->next_lane, &lane) < 0)
+		return ERROR_INTERNAL;
+	session->next_lane++;
+	m.u.lane_offer.lane = lane->number;
+	m.u.lane_offer.expires_ms = (uint32_t)session->server->config.lane_offer_ms;
+	memcpy(m.u.lane_offer.token, lane->token, sizeof(lane->token));
+	session_reply(session, &m, request_id);
+	return 0;
+}
+
+/* One that has waited; with a further loss since then, the others go on waiting. */
+static void session_on_lane_deadline(struct deadline *deadline, void *context)
+{
+	struct session *session = context;
+	struct server *server = session->server;
+	uint64_t allowed_ns = session_lane_allowed_ns(session);
+	uint64_t request_id = session->lane_opens[0];
+	int code;
+
+	if (allowed_ns > clock_now_ns()) {
+		(void)deadline_set(server->deadlines, deadline, allowed_ns);
+		return;
+	}
+	session->lane_open_count--;
+	memmove(session->lane_opens, session->lane_opens + 1,
+		session->lane_open_count * sizeof(session->lane_opens[0]));
+	code = session_offer_lane(session, request_id);
+	if (code != 0)
+		session_reply_error(session, request_id, code);
+	if (session->lane_open_count > 0)
+		(void)deadline_set(server->deadlines, deadline, clock_now_ns());
+}
+
+int session_open_lane(struct session *session, uint64_t request_id)
+{
+	struct server *server = session->server;
+	uint64_t allowed_ns = session_lane_allowed_ns(session);
+
+	if (session->lane_count + session->lane_open_count >= server->config.lanes_max)
+		return ERROR_LANES_MAX;
+	if (session->lane_open_count == 0 && allowed_ns <= clock_now_ns())
+		return session_offer_lane(session, request_id);
+	if (session->lane_open_count == SESSION_LANE_OPENS_MAX ||
+	    deadline_set(server->deadlines, &session->lane_deadline, allowed_ns) < 0)
+		return ERROR_BUSY;
+	session->lane_opens[session->lane_open_count++] = request_id;
+	return 0;
+}
+
+struct lease *session_own_lease(const struct session *session, uint64_t lease_id)
+{
+	struct lease *lease = lease_find(session->server, lease_id);
+
+	return lease != NULL && lease->session == session && !lease_is_ending(lease) ? lease : NULL;
 }
 
 /* Messages. */
@@ -441,11 +563,12 @@ void session_end(struct session *session, int code, const char *why)
 	session_set_state(session, SESSION_CLOSING);
 	if (code == ERROR_PROTOCOL)
 		server->counters.protocol_errors++;
-	log_info("session ends id=%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64 " why=\"%s\"",
+	log_info("session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64 " why=\"%s\"",
 		 session->id, session->tenant != NULL ? session->tenant->name : "-", session->peer,
 		 session->lease_count, why);
 	if (code != 0 && !session->peer_gone)
 		session_say_why(session, code);
+	deadline_clear(server->deadlines, &session->lane_deadline);
 	session->close_limit_ns = clock_add_ms(clock_now_ns(), SESSION_LAST_WORDS_MS);
 	(void)deadline_set(server->deadlines, &session->deadline, session->close_limit_ns);
 	session_end_leases(session, server->stopping ? ERROR_DRAINED : ERROR_SESSION_ENDED);
@@ -495,7 +618,7 @@ static void session_reap_done(struct worker_job *job)
 		return;
 	}
 	server->counters.destroy_failures++;
-	log_error("session not destroyed, trying again id=%" PRIx64 " wait_ms=%" PRIu64
+	log_error("session not destroyed, trying again id=0x%" PRIx64 " wait_ms=%" PRIu64
 		  " error=\"%s\"",
 		  session->id, session->reap_wait_ms, strerror(-session->reap_result));
 	session_set_state(session, SESSION_CLOSING);
@@ -556,9 +679,8 @@ static void session_on_deadline(struct deadline *deadline, void *context)
 			   clock_add_ms(now_ns, SESSION_LOOK_MS));
 }
 
-void session_lane_gone(struct session *session, struct lane *lane)
+void session_lane_gone(struct session *session)
 {
-	(void)lane;
 	session_maybe_reap(session);
 }
 

@@ -17,7 +17,8 @@
 struct server;
 struct tenant;
 
-#define SESSION_ENDED_MAX 256 /* ended leases that are remembered for their reason */
+#define SESSION_ENDED_MAX 256	  /* ended leases that are remembered for their reason */
+#define SESSION_LANE_OPENS_MAX 16 /* requests for a lane that may wait */
 
 enum session_state {
 	SESSION_HELLO,	 /* accepted; hello has not come yet */
@@ -43,14 +44,21 @@ struct session {
 	uint8_t *memory; /* of the endpoint; a slot of the device's control buffers */
 	struct endpoint endpoint;
 	struct tenant *tenant; /* NULL before hello */
+	uint8_t instance[PROTO_INSTANCE_BYTES]; /* of the client, from hello */
 	char peer[64];	       /* address for the log */
 	struct deadline deadline; /* for hello; then looks after the peer's silence */
 	TAILQ_HEAD(, lane) lanes;
 	uint32_t lane_count;
 	uint32_t next_lane;
+	uint64_t lane_lost_ns;	  /* when the last one was lost; 0: none was */
+	uint64_t lane_wait_ms;	  /* between the last loss and the next new lane */
+	uint64_t lane_opens[SESSION_LANE_OPENS_MAX]; /* request ids that wait for that, oldest first */
+	uint32_t lane_open_count;
+	struct deadline lane_deadline;
 	TAILQ_HEAD(, lease) leases;
 	uint64_t lease_count;
 	struct message_leases_ended ended_notice; /* collected until the end of the loop's turn */
+	struct message_revoke revoke_notice;	  /* likewise */
 	struct {
 		uint64_t lease_id;
 		int reason;
@@ -84,7 +92,7 @@ void session_disconnected(struct session *session);
 void session_end(struct session *session, int code, const char *why);
 
 /** session_open() - hello was right: the session is that tenant's; Return: 0 or an error code */
-int session_open(struct session *session, const char *tenant);
+int session_open(struct session *session, const struct message_hello *hello);
 
 /** session_find() - by id; Return: NULL if there is none */
 struct session *session_find(const struct server *server, uint64_t id);
@@ -96,8 +104,24 @@ struct lane *session_lane(const struct session *session, uint32_t number);
 void session_reply(struct session *session, struct message *m, uint64_t request_id);
 void session_reply_error(struct session *session, uint64_t request_id, int code);
 
-/** session_lane_lost() - tell the client that a lane is gone */
-void session_lane_lost(struct session *session, uint32_t number);
+/** session_notice() - send a notice; nothing happens if the session is ending */
+void session_notice(struct session *session, const struct message *m);
+
+/** session_lane_closing() - a lane ends: tell the client, and make it wait for the next one */
+void session_lane_closing(struct session *session, const struct lane *lane);
+
+/**
+ * session_open_lane() - a client wants a lane: offer one now, or later if it has lost some lately
+ *
+ * Return: 0, or an error code that the caller answers with.
+ */
+int session_open_lane(struct session *session, uint64_t request_id);
+
+/** session_own_lease() - a lease of the session that is not ending; NULL if there is none, or it is another's */
+struct lease *session_own_lease(const struct session *session, uint64_t lease_id);
+
+/** session_lease_revoked() - tell the client with the next notice that a lease ends after a grace */
+void session_lease_revoked(struct session *session, const struct lease *lease, uint64_t grace_ms);
 
 /** session_lease_ended() - remember why, and tell the client with the next notice if @tell */
 void session_lease_ended(struct session *session, const struct lease *lease, bool tell);
@@ -108,8 +132,8 @@ int session_ended_reason(const struct session *session, uint64_t lease_id);
 /** session_lease_gone() - a lease has left the session's list */
 void session_lease_gone(struct session *session, struct lease *lease);
 
-/** session_lane_gone() - a lane has been torn down and is about to be freed */
-void session_lane_gone(struct session *session, struct lane *lane);
+/** session_lane_gone() - a lane has left the session's list */
+void session_lane_gone(struct session *session);
 
 /** session_flush_notices() - send what has been collected, and post what waits */
 void session_flush_notices(struct server *server);

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "daemon/loop.h"
+#include "daemon/revocation.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 
@@ -26,8 +28,8 @@ static json_t *status_device(const struct server *server)
 		state = ibv_port_state_str(port.state);
 		link = port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand";
 	}
-	return json_pack("{s:s,s:i,s:s,s:s}", "name", ibv_get_device_name(device->context->device),
-			 "port", 1, "state", state, "link", link);
+	return json_pack("{s:s,s:i,s:s,s:s,s:b}", "name", ibv_get_device_name(device->context->device),
+			 "port", 1, "state", state, "link", link, "degraded", server->port_down);
 }
 
 static json_t *status_listen(const struct server *server)
@@ -82,6 +84,16 @@ static json_t *status_isolation(const struct server *server)
 			 status_properties(isolation));
 }
 
+static json_t *status_scrub(const struct server *server)
+{
+	const struct pool *pool = &server->pool;
+	const struct pool_return *back = TAILQ_FIRST(&pool->returns);
+
+	return json_pack("{s:I,s:I}", "extent_bytes",
+			 NUMBER(back != NULL ? extent_len_bytes(back->extent) : 0), "done_bytes",
+			 NUMBER(back != NULL ? pool->scrub_done_bytes : 0));
+}
+
 static json_t *status_leases(const struct server *server)
 {
 	const struct lease *lease;
@@ -113,8 +125,8 @@ static json_t *status_stuck(const struct server *server)
 	TAILQ_FOREACH (lane, &server->lanes, server_link) {
 		const struct attachment *attachment;
 
-		if (lane->state != LANE_STUCK)
-			continue;
+		if (lane->session != NULL)
+			continue; /* not in quarantine */
 		for (uint32_t i = 0; i < lane->windows.count; i++)
 			windows += lane->windows.windows[i]->state != WINDOW_GONE;
 		TAILQ_FOREACH (attachment, &lane->attachments, lane_link)
@@ -140,14 +152,15 @@ static void status_status(struct admin_request *request, json_t *params, void *c
 
 	(void)params;
 	admin_reply(request,
-		    json_pack("{s:s,s:I,s:I,s:b,s:b,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o}",
+		    json_pack("{s:s,s:I,s:I,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
 			      "version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
 			      NUMBER(up_ms), "tenants_authenticated", 0, "stopping", server->stopping,
 			      "device", status_device(server), "listen", status_listen(server), "pool",
-			      status_pool(server), "isolation", status_isolation(server), "sessions",
+			      status_pool(server), "scrubbing", status_scrub(server), "isolation", status_isolation(server), "sessions",
 			      NUMBER(server->session_count), "lanes", NUMBER(server->lane_count),
 			      "leases", status_leases(server), "revocation", status_revocation(server),
-			      "stuck", status_stuck(server), "counters", status_counters(server)));
+			      "stuck", status_stuck(server), "longest_turn_us",
+			      NUMBER(loop_longest_us()), "counters", status_counters(server)));
 }
 
 static json_t *status_lease(const struct lease *lease, uint64_t now_ns)
@@ -196,27 +209,24 @@ static void status_lease_list(struct admin_request *request, json_t *params, voi
 static void status_lease_revoke(struct admin_request *request, json_t *params, void *context)
 {
 	struct server *server = context;
-	struct lease *lease;
-	json_int_t id;
+	const char *tenant = NULL;
+	json_int_t id = 0;
+	int now = 0;
+	uint64_t grace_ms;
+	int code;
 
-	if (json_unpack(params, "{s:I!}", "id", &id) < 0 || id <= 0) {
-		admin_fail(request, ADMIN_ERROR_PARAMS, "params must be {\"id\": a lease's number}");
+	if (json_unpack(params, "{s?I,s?s,s?b!}", "id", &id, "tenant", &tenant, "now", &now) < 0 ||
+	    (id > 0) == (tenant != NULL)) {
+		admin_fail(request, ADMIN_ERROR_PARAMS,
+			   "params must be {\"id\": a lease's number} or {\"tenant\": a name}, and may "
+			   "have \"now\": true");
 		return;
 	}
-	lease = lease_find(server, (uint64_t)id);
-	if (lease == NULL) {
-		admin_fail(request, ERROR_NO_LEASE, error_text(ERROR_NO_LEASE));
-		return;
-	}
-	if (lease_is_ending(lease)) {
-		admin_fail(request, lease->reason, "the lease is ending already");
-		return;
-	}
-	if (lease_watch(lease, request) < 0) {
-		admin_fail(request, ERROR_NO_MEMORY, error_text(ERROR_NO_MEMORY));
-		return;
-	}
-	lease_end(lease, ERROR_REVOKED);
+	grace_ms = now ? 0 : server->config.revoke_grace_ms;
+	code = tenant != NULL ? revocation_tenant(server, tenant, grace_ms, request)
+			      : revocation_lease(server, (uint64_t)id, grace_ms, request);
+	if (code != 0)
+		admin_fail(request, code, error_text(code));
 }
 
 const struct admin_method status_methods[] = {

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/acquire.h"
+
 int tenant_get(struct tenant_registry *registry, const char *name, struct tenant **ret_tenant)
 {
 	struct tenant *tenant;
@@ -29,7 +31,9 @@ int tenant_get(struct tenant_registry *registry, const char *name, struct tenant
 		return -ENOMEM;
 	snprintf(tenant->name, sizeof(tenant->name), "%s", name);
 	tenant->references = 1;
+	tenant->served_at = registry->served; /* who comes anew is not before who waits */
 	TAILQ_INIT(&tenant->waiting);
+	tenant->acquires.compare = acquire_compare;
 	LIST_INSERT_HEAD(&registry->tenants, tenant, link);
 	*ret_tenant = tenant;
 	return 0;
@@ -47,7 +51,7 @@ struct tenant *tenant_unref(struct tenant *tenant)
 		return NULL;
 	for (int i = 0; i < TENANT_RESOURCES; i++)
 		assert(tenant->charged[i] == 0);
-	assert(TAILQ_EMPTY(&tenant->waiting));
+	assert(TAILQ_EMPTY(&tenant->waiting) && tenant->acquires.root == NULL);
 	LIST_REMOVE(tenant, link);
 	free(tenant);
 	return NULL;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "daemon/tree.h"
 #include "proto/limits.h"
 
 struct lease;
@@ -25,10 +26,15 @@ struct tenant {
 	uint64_t references;
 	uint64_t charged[TENANT_RESOURCES];
 	TAILQ_HEAD(, lease) waiting; /* leases that wait for clean bytes, oldest first */
+	uint64_t served_at;	     /* the registry's count when one of these was served last */
+	uint64_t tried_round;	     /* in which the first of them could not be served */
+	struct tree acquires;	     /* requests of which a lease lives */
 };
 
 struct tenant_registry {
 	LIST_HEAD(, tenant) tenants;
+	uint64_t round;	 /* of serving those that wait */
+	uint64_t served; /* leases that have waited, so far */
 };
 
 /**

@@ -27,6 +27,7 @@
 #include "proto/error.h"
 
 #define WINDOW_SET_ALLOC_STEP 8u
+#define WINDOW_SET_RETIRED_MAX 1024u /* then the client has to take another lane */
 
 static void window_set_alloc(struct window_set *set, uint32_t wanted);
 
@@ -81,8 +82,10 @@ static void window_set_serve(struct window_set *set)
 	struct attachment *attachment;
 
 	while (set->open && (attachment = TAILQ_FIRST(&set->waiting)) != NULL) {
-		if (attachment->window_count > set->free_count) {
-			window_set_alloc(set, attachment->window_count - set->free_count);
+		uint32_t wanted = attachment_windows_wanted(attachment);
+
+		if (wanted > set->free_count) {
+			window_set_alloc(set, wanted - set->free_count);
 			return;
 		}
 		window_set_cancel(set, attachment);
@@ -92,9 +95,9 @@ static void window_set_serve(struct window_set *set)
 
 static void window_set_alloc_failed(struct window_set *set)
 {
-	struct attachment *first = TAILQ_FIRST(&set->waiting);
+	struct attachment *first;
 
-	if (first != NULL)
+	while ((first = TAILQ_FIRST(&set->waiting)) != NULL)
 		attachment_fail(first, ERROR_WINDOWS_MAX);
 }
 
@@ -214,6 +217,7 @@ static void window_set_fenced(struct window *window)
 
 	if (window_exhausted(window)) {
 		window_set_go(window, WINDOW_RETIRED);
+		set->retired++;
 	} else {
 		window_set_go(window, WINDOW_FREE);
 		set->free[set->free_count++] = window;
@@ -221,6 +225,8 @@ static void window_set_fenced(struct window *window)
 	if (attachment != NULL)
 		attachment_window_fenced(attachment, window);
 	window_set_serve(set);
+	if (set->retired == WINDOW_SET_RETIRED_MAX)
+		set->ops->failed(set, "its windows are used up");
 	if (window_set_is_idle(set))
 		set->ops->idle(set);
 }
@@ -406,8 +412,10 @@ int window_set_destroy(struct window_set *set)
 		}
 		if (r == 0 && window->guard != NULL) {
 			r = verbs_dereg_mr(window->guard);
-			if (r == 0)
+			if (r == 0) {
 				window->guard = NULL;
+				set->guards_destroyed++;
+			}
 		}
 		if (first == 0)
 			first = r;
@@ -418,6 +426,8 @@ int window_set_destroy(struct window_set *set)
 /* Deallocating a window is a fence as good as an invalidate. */
 void window_set_destroyed(struct window_set *set)
 {
+	set->server->counters.guards_deregistered += set->guards_destroyed;
+	set->guards_destroyed = 0;
 	for (uint32_t i = 0; i < set->count; i++) {
 		struct window *window = set->windows[i];
 		struct attachment *attachment = window->attachment;

@@ -24,7 +24,7 @@ struct window_set_ops {
 	void (*queued)(struct window_set *set);
 	/* Nothing has to come back any more, for now. */
 	void (*idle)(struct window_set *set);
-	/* The QP must be given up. */
+	/* The lane must be closed, in good order if its QP allows it. */
 	void (*failed)(struct window_set *set, const char *why);
 };
 
@@ -38,6 +38,7 @@ struct window_set {
 	uint32_t count;
 	struct window **free; /* those that may be bound, in no order */
 	uint32_t free_count;
+	uint32_t retired; /* whose key bytes have run out; they stay until the end */
 	uint32_t busy; /* windows for which something must come back, and holds of the owner */
 	TAILQ_HEAD(, attachment) waiting; /* for free windows, oldest first */
 	struct posting posting;
@@ -45,6 +46,7 @@ struct window_set {
 	struct ibv_mw *alloc_mws[WINDOW_SET_ALLOC_MAX];
 	uint32_t alloc_wanted;
 	uint32_t alloc_got;
+	uint32_t guards_destroyed; /* by window_set_destroy(), not counted yet */
 };
 
 /** window_set_init() - @depth: of the QP's send queue; Return: 0 or -ENOMEM */

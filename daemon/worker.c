@@ -19,6 +19,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "daemon/loop.h"
+
 #define DONE_PER_WAKEUP 64
 #define THREAD_NAME_MAX 16 /* with the closing 0 */
 
@@ -118,6 +120,7 @@ static void on_finished(evutil_socket_t fd, short what, void *context)
 	struct worker *worker = context;
 	eventfd_t count;
 
+	loop_mark();
 	(void)what;
 	/* Reset before looking: a job that finishes after the look wakes the loop again. */
 	(void)eventfd_read(fd, &count);

@@ -73,6 +73,8 @@ const char *error_name(int code)
 		return "lane-offer";
 	case ERROR_DEVICE:
 		return "device";
+	case ERROR_PORT:
+		return "port";
 	case ERROR_NO_LEASE:
 		return "no-lease";
 	case ERROR_EXPIRED:

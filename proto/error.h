@@ -29,6 +29,7 @@
 	X(LANE_LEASES_MAX, 1021, "the lane carries as many leases as it may")                      \
 	X(LANE_OFFER, 1022, "the lane offer is wrong, used or expired")                            \
 	X(DEVICE, 1023, "the connection came in on a device that has no pool memory")              \
+	X(PORT, 1024, "the daemon's device or port is not usable now")                             \
 	X(NO_LEASE, 1030, "there is no such lease")                                                \
 	X(EXPIRED, 1031, "the lease has expired")                                                  \
 	X(REVOKED, 1032, "the lease was revoked by the operator")                                  \

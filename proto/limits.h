@@ -14,7 +14,8 @@
 #define PROTO_TOKEN_BYTES 16         /* of a lane offer's token */
 #define PROTO_LEASE_WINDOWS_MAX 64   /* windows of one lease on one lane */
 #define PROTO_GRANT_DESCRIPTORS 64   /* descriptors in one grant message */
-#define PROTO_NOTICE_LEASES 128      /* leases in one notice */
+#define PROTO_NOTICE_LEASES 128      /* leases in one notice, release or released */
+#define PROTO_ACQUIRE_LEASES 64      /* leases in one acquire */
 #define PROTO_CREDITS_MIN 4          /* receives each end must post at least */
 #define PROTO_CREDITS_MAX 4096
 

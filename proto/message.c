@@ -18,14 +18,15 @@
 #define HEADER_CREDITS_AT 16
 #define DESCRIPTOR_BYTES 28
 #define GRANT_FIXED_BYTES 38
-#define ENDED_BYTES 12
+#define LISTED_LEASE_BYTES 12 /* in released, revoke and leases ended */
 
 _Static_assert(MESSAGE_HEADER_BYTES + GRANT_FIXED_BYTES +
 				       PROTO_GRANT_DESCRIPTORS * DESCRIPTOR_BYTES <=
 			       PROTO_MESSAGE_MAX,
 	       "the largest grant must fit a message");
-_Static_assert(MESSAGE_HEADER_BYTES + 2 + PROTO_NOTICE_LEASES * ENDED_BYTES <= PROTO_MESSAGE_MAX,
-	       "the largest notice must fit a message");
+_Static_assert(MESSAGE_HEADER_BYTES + 2 + PROTO_NOTICE_LEASES * LISTED_LEASE_BYTES <=
+			       PROTO_MESSAGE_MAX,
+	       "the longest list of leases must fit a message");
 
 enum id_rule {
 	ID_REQUIRED, /* a request or an answer to one */
@@ -64,6 +65,27 @@ static bool are_receives(uint16_t receives)
 static bool is_code(uint32_t code)
 {
 	return code != 0 && code <= INT32_MAX;
+}
+
+static bool is_code_or_none(uint32_t code)
+{
+	return code == 0 || is_code(code);
+}
+
+static bool is_count(uint16_t count, uint16_t max)
+{
+	return count >= 1 && count <= max;
+}
+
+/* Reads the count of a list; 0 if it is above the limit, and the reader has failed then. */
+static uint16_t read_count(struct cursor_reader *reader, uint16_t max)
+{
+	uint16_t count = cursor_read_u16(reader);
+
+	if (count <= max)
+		return count;
+	cursor_fail(reader);
+	return 0;
 }
 
 static void write_nothing(struct cursor_writer *writer, const struct message *m)
@@ -219,6 +241,7 @@ static void write_acquire(struct cursor_writer *writer, const struct message *m)
 	cursor_write_u32(writer, acquire->rights);
 	cursor_write_u32(writer, acquire->lane);
 	cursor_write_u32(writer, acquire->wait_ms);
+	cursor_write_u16(writer, acquire->count);
 }
 
 static void read_acquire(struct cursor_reader *reader, struct message *m)
@@ -230,6 +253,12 @@ static void read_acquire(struct cursor_reader *reader, struct message *m)
 	acquire->rights = cursor_read_u32(reader);
 	acquire->lane = cursor_read_u32(reader);
 	acquire->wait_ms = cursor_read_u32(reader);
+	acquire->count = cursor_read_u16(reader);
+}
+
+static bool is_valid_acquire(const struct message *m)
+{
+	return is_count(m->u.acquire.count, PROTO_ACQUIRE_LEASES);
 }
 
 static void write_grant(struct cursor_writer *writer, const struct message *m)
@@ -263,11 +292,7 @@ static void read_grant(struct cursor_reader *reader, struct message *m)
 	grant->generation = cursor_read_u32(reader);
 	grant->rights = cursor_read_u32(reader);
 	grant->lane = cursor_read_u32(reader);
-	grant->descriptor_count = cursor_read_u16(reader);
-	if (grant->descriptor_count > PROTO_GRANT_DESCRIPTORS) {
-		cursor_fail(reader);
-		return;
-	}
+	grant->descriptor_count = read_count(reader, PROTO_GRANT_DESCRIPTORS);
 	for (size_t i = 0; i < grant->descriptor_count; i++) {
 		struct message_descriptor *descriptor = &grant->descriptors[i];
 
@@ -280,8 +305,7 @@ static void read_grant(struct cursor_reader *reader, struct message *m)
 
 static bool is_valid_grant(const struct message *m)
 {
-	return m->u.grant.descriptor_count >= 1 &&
-	       m->u.grant.descriptor_count <= PROTO_GRANT_DESCRIPTORS;
+	return is_count(m->u.grant.descriptor_count, PROTO_GRANT_DESCRIPTORS);
 }
 
 static void write_renew(struct cursor_writer *writer, const struct message *m)
@@ -306,6 +330,101 @@ static void read_lease(struct cursor_reader *reader, struct message *m)
 	m->u.lease.lease_id = cursor_read_u64(reader);
 }
 
+static void write_leases(struct cursor_writer *writer, const struct message *m)
+{
+	cursor_write_u16(writer, m->u.leases.count);
+	for (size_t i = 0; i < m->u.leases.count; i++)
+		cursor_write_u64(writer, m->u.leases.lease_ids[i]);
+}
+
+static void read_leases(struct cursor_reader *reader, struct message *m)
+{
+	m->u.leases.count = read_count(reader, PROTO_NOTICE_LEASES);
+	for (size_t i = 0; i < m->u.leases.count; i++)
+		m->u.leases.lease_ids[i] = cursor_read_u64(reader);
+}
+
+static bool is_valid_leases(const struct message *m)
+{
+	return is_count(m->u.leases.count, PROTO_NOTICE_LEASES);
+}
+
+static void write_released(struct cursor_writer *writer, const struct message *m)
+{
+	const struct message_released *released = &m->u.released;
+
+	cursor_write_u16(writer, released->count);
+	for (size_t i = 0; i < released->count; i++) {
+		cursor_write_u64(writer, released->released[i].lease_id);
+		cursor_write_u32(writer, released->released[i].code);
+	}
+}
+
+static void read_released(struct cursor_reader *reader, struct message *m)
+{
+	struct message_released *released = &m->u.released;
+
+	released->count = read_count(reader, PROTO_NOTICE_LEASES);
+	for (size_t i = 0; i < released->count; i++) {
+		released->released[i].lease_id = cursor_read_u64(reader);
+		released->released[i].code = cursor_read_u32(reader);
+	}
+}
+
+static bool is_valid_released(const struct message *m)
+{
+	const struct message_released *released = &m->u.released;
+
+	if (!is_count(released->count, PROTO_NOTICE_LEASES))
+		return false;
+	for (size_t i = 0; i < released->count; i++) {
+		if (!is_code_or_none(released->released[i].code))
+			return false;
+	}
+	return true;
+}
+
+static void write_revoke(struct cursor_writer *writer, const struct message *m)
+{
+	const struct message_revoke *revoke = &m->u.revoke;
+
+	cursor_write_u16(writer, revoke->count);
+	for (size_t i = 0; i < revoke->count; i++) {
+		cursor_write_u64(writer, revoke->revoked[i].lease_id);
+		cursor_write_u32(writer, revoke->revoked[i].grace_ms);
+	}
+}
+
+static void read_revoke(struct cursor_reader *reader, struct message *m)
+{
+	struct message_revoke *revoke = &m->u.revoke;
+
+	revoke->count = read_count(reader, PROTO_NOTICE_LEASES);
+	for (size_t i = 0; i < revoke->count; i++) {
+		revoke->revoked[i].lease_id = cursor_read_u64(reader);
+		revoke->revoked[i].grace_ms = cursor_read_u32(reader);
+	}
+}
+
+static bool is_valid_revoke(const struct message *m)
+{
+	return is_count(m->u.revoke.count, PROTO_NOTICE_LEASES);
+}
+
+static void write_modify(struct cursor_writer *writer, const struct message *m)
+{
+	cursor_write_u64(writer, m->u.modify.lease_id);
+	cursor_write_u64(writer, m->u.modify.len_bytes);
+	cursor_write_u32(writer, m->u.modify.rights);
+}
+
+static void read_modify(struct cursor_reader *reader, struct message *m)
+{
+	m->u.modify.lease_id = cursor_read_u64(reader);
+	m->u.modify.len_bytes = cursor_read_u64(reader);
+	m->u.modify.rights = cursor_read_u32(reader);
+}
+
 static void write_leases_ended(struct cursor_writer *writer, const struct message *m)
 {
 	const struct message_leases_ended *notice = &m->u.leases_ended;
@@ -321,11 +440,7 @@ static void read_leases_ended(struct cursor_reader *reader, struct message *m)
 {
 	struct message_leases_ended *notice = &m->u.leases_ended;
 
-	notice->count = cursor_read_u16(reader);
-	if (notice->count > PROTO_NOTICE_LEASES) {
-		cursor_fail(reader);
-		return;
-	}
+	notice->count = read_count(reader, PROTO_NOTICE_LEASES);
 	for (size_t i = 0; i < notice->count; i++) {
 		notice->ended[i].lease_id = cursor_read_u64(reader);
 		notice->ended[i].reason = cursor_read_u32(reader);
@@ -336,7 +451,7 @@ static bool is_valid_leases_ended(const struct message *m)
 {
 	const struct message_leases_ended *notice = &m->u.leases_ended;
 
-	if (notice->count == 0 || notice->count > PROTO_NOTICE_LEASES)
+	if (!is_count(notice->count, PROTO_NOTICE_LEASES))
 		return false;
 	for (size_t i = 0; i < notice->count; i++) {
 		if (!is_code(notice->ended[i].reason))
@@ -376,20 +491,27 @@ static const struct kind kinds[MESSAGE_TYPE_END] = {
 				 is_always_valid },
 	[MESSAGE_LANE_LOST] = { "lane-lost", ID_NONE, 0, write_lane, read_lane, is_always_valid },
 	[MESSAGE_ACQUIRE] = { "acquire", ID_REQUIRED, 0, write_acquire, read_acquire,
-			      is_always_valid },
+			      is_valid_acquire },
 	[MESSAGE_GRANT] = { "grant", ID_REQUIRED, MESSAGE_FLAG_MORE, write_grant, read_grant,
 			    is_valid_grant },
 	[MESSAGE_RENEW] = { "renew", ID_REQUIRED, 0, write_renew, read_renew, is_always_valid },
 	[MESSAGE_RENEWED] = { "renewed", ID_REQUIRED, 0, write_renew, read_renew,
 			      is_always_valid },
-	[MESSAGE_RELEASE] = { "release", ID_REQUIRED, 0, write_lease, read_lease,
-			      is_always_valid },
-	[MESSAGE_RELEASED] = { "released", ID_REQUIRED, 0, write_lease, read_lease,
-			       is_always_valid },
+	[MESSAGE_RELEASE] = { "release", ID_REQUIRED, 0, write_leases, read_leases,
+			      is_valid_leases },
+	[MESSAGE_RELEASED] = { "released", ID_REQUIRED, 0, write_released, read_released,
+			       is_valid_released },
 	[MESSAGE_LEASES_ENDED] = { "leases-ended", ID_NONE, 0, write_leases_ended,
 				   read_leases_ended, is_valid_leases_ended },
 	[MESSAGE_ATTACH] = { "attach", ID_REQUIRED, 0, write_attach, read_attach,
 			     is_always_valid },
+	[MESSAGE_REVOKE] = { "revoke", ID_NONE, 0, write_revoke, read_revoke, is_valid_revoke },
+	[MESSAGE_REVOKED] = { "revoked", ID_NONE, 0, write_leases, read_leases, is_valid_leases },
+	[MESSAGE_MODIFY] = { "modify", ID_REQUIRED, 0, write_modify, read_modify,
+			     is_always_valid },
+	[MESSAGE_QUIESCE] = { "quiesce", ID_NONE, 0, write_lease, read_lease, is_always_valid },
+	[MESSAGE_QUIESCED] = { "quiesced", ID_NONE, 0, write_lease, read_lease,
+			       is_always_valid },
 };
 
 /* The row of a type, or NULL. */

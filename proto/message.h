@@ -33,6 +33,11 @@ enum message_type {
 	MESSAGE_RELEASED = 18,	  /* daemon: answer to release, behind the fence */
 	MESSAGE_LEASES_ENDED = 19, /* daemon, notice */
 	MESSAGE_ATTACH = 20,	  /* client: bind this lease of mine on that lane of mine too */
+	MESSAGE_REVOKE = 21,	  /* daemon, notice: these leases end when their grace is over */
+	MESSAGE_REVOKED = 22,	  /* client: nothing is in flight on these any more; no answer */
+	MESSAGE_MODIFY = 23,	  /* client: other rights or another length */
+	MESSAGE_QUIESCE = 24,	  /* daemon, notice: stop using this lease, keys are about to change */
+	MESSAGE_QUIESCED = 25,	  /* client: nothing is in flight on it; no answer of its own */
 	MESSAGE_TYPE_END,	  /* one past the last */
 };
 
@@ -107,6 +112,7 @@ struct message_acquire {
 	uint32_t rights;
 	uint32_t lane;
 	uint32_t wait_ms; /* how long the request may wait for clean bytes */
+	uint16_t count;	  /* of leases, all alike; all are granted or none */
 };
 
 struct message_descriptor {
@@ -132,8 +138,35 @@ struct message_renew { /* renew and renewed */
 	uint64_t ttl_ms;
 };
 
-struct message_lease { /* release and released */
+struct message_lease { /* quiesce and quiesced */
 	uint64_t lease_id;
+};
+
+struct message_leases { /* release and revoked */
+	uint16_t count;
+	uint64_t lease_ids[PROTO_NOTICE_LEASES];
+};
+
+struct message_released {
+	uint16_t count;
+	struct {
+		uint64_t lease_id;
+		uint32_t code; /* 0: released, behind the fence; else why not */
+	} released[PROTO_NOTICE_LEASES];
+};
+
+struct message_revoke {
+	uint16_t count;
+	struct {
+		uint64_t lease_id;
+		uint32_t grace_ms;
+	} revoked[PROTO_NOTICE_LEASES];
+};
+
+struct message_modify {
+	uint64_t lease_id;
+	uint64_t len_bytes; /* wanted; not 0 */
+	uint32_t rights;    /* wanted */
 };
 
 struct message_attach {
@@ -165,6 +198,10 @@ struct message {
 		struct message_grant grant;
 		struct message_renew renew;
 		struct message_lease lease;
+		struct message_leases leases;
+		struct message_released released;
+		struct message_revoke revoke;
+		struct message_modify modify;
 		struct message_leases_ended leases_ended;
 		struct message_attach attach;
 	} u;

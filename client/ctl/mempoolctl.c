@@ -35,10 +35,18 @@ enum exit_status {
 	STATUS_PROTOCOL = 4,
 };
 
+/* Options that only some commands take. */
+enum {
+	TAKES_NOW = 1u << 0,
+	TAKES_TENANT = 1u << 1,
+};
+
 struct options {
 	const char *socket_path;
 	uint64_t timeout_ms;
 	bool json;
+	bool now;
+	const char *tenant; /* NULL: not given */
 };
 
 /* A command's arguments, behind its name. */
@@ -50,6 +58,7 @@ struct command {
 	const char *args;    /* for help */
 	int args_min;
 	int args_max;
+	unsigned int takes; /* TAKES_*, beside the options of all commands */
 	const char *help;
 	command_fn run;
 };
@@ -92,9 +101,9 @@ static const struct table_field counter_fields[] = {
 };
 
 static const struct table_field lease_fields[] = {
-	{ "ID", "{id}", true },
+	{ "ID", "{id:hex}", true },
 	{ "TENANT", "{tenant}", false },
-	{ "SESSION", "{session}", true },
+	{ "SESSION", "{session:hex}", true },
 	{ "STATE", "{state}", false },
 	{ "GEN", "{generation}", true },
 	{ "OFFSET", "{offset_bytes:hex}", true },
@@ -264,46 +273,76 @@ static bool parse_id(const char *text, json_int_t *ret_id)
 	return true;
 }
 
-static void print_revoked(const struct options *options, json_int_t id, const json_t *result)
+/* @whose: "lease 0x1f", "tenant alice" */
+static enum exit_status print_revoked(const char *whose, json_t *result)
 {
-	static const struct table_field fields[] = {
-		{ "revoked", "{id}, took {took_us} us", false },
-		{ NULL, NULL, false },
-	};
+	json_int_t leases, took_us, elapsed_us;
 
-	if (options->json) {
-		print_json(result);
-		return;
+	if (json_unpack(result, "{s:I, s:I, s:I}", "leases", &leases, "took_us", &took_us,
+			"elapsed_us", &elapsed_us) < 0) {
+		complain("the daemon's answer does not say what was revoked");
+		return STATUS_PROTOCOL;
 	}
-	if (json_is_integer(json_object_get(result, "id")))
-		table_print_record(stdout, fields, result);
+	printf("%s revoked: %" JSON_INTEGER_FORMAT " %s, fence in %" JSON_INTEGER_FORMAT
+	       " us, %" JSON_INTEGER_FORMAT " ms in all\n",
+	       whose, leases, leases == 1 ? "lease" : "leases", took_us, elapsed_us / 1000);
+	return STATUS_OK;
+}
+
+/* @params: stolen */
+static enum exit_status revoke(const struct options *options, struct rpc *rpc, json_t *params,
+			       const char *whose)
+{
+	char shown[SHOWN_MAX], about[SHOWN_MAX + 2];
+	enum exit_status status;
+	json_t *result;
+
+	text_escape(whose, shown, sizeof(shown));
+	snprintf(about, sizeof(about), "%s: ", whose);
+	if (options->now)
+		(void)json_object_set_new(params, "now", json_true());
+	status = call(rpc, "lease.revoke", params, about, &result);
+	if (status != STATUS_OK)
+		return status;
+	if (options->json)
+		print_json(result);
 	else
-		printf("revoked  %" JSON_INTEGER_FORMAT "\n", id);
+		status = print_revoked(shown, result);
+	json_decref(result);
+	return status;
+}
+
+static enum exit_status revoke_tenant(const struct options *options, struct rpc *rpc)
+{
+	json_t *params = json_pack("{s:s}", "tenant", options->tenant);
+	char whose[SHOWN_MAX];
+
+	if (!params) {
+		complain("a tenant's name is text in UTF-8");
+		return STATUS_USAGE;
+	}
+	snprintf(whose, sizeof(whose), "tenant %s", options->tenant);
+	return revoke(options, rpc, params, whose);
 }
 
 /* All IDs are tried even if some are refused; a broken connection ends it. */
-static enum exit_status revoke_all(const struct options *options, struct rpc *rpc, int argc,
-				   char **argv)
+static enum exit_status revoke_leases(const struct options *options, struct rpc *rpc, int argc,
+				      char **argv)
 {
 	enum exit_status worst = STATUS_OK;
 
 	for (int i = 0; i < argc; i++) {
 		enum exit_status status;
 		json_int_t id = 0;
-		json_t *result;
-		char about[64];
+		char whose[64];
 
 		(void)parse_id(argv[i], &id); /* checked before the first call */
-		snprintf(about, sizeof(about), "lease %" JSON_INTEGER_FORMAT ": ", id);
-		status = call(rpc, "lease.revoke", json_pack("{s:I}", "id", id), about, &result);
+		snprintf(whose, sizeof(whose), "lease 0x%" PRIx64, (uint64_t)id);
+		status = revoke(options, rpc, json_pack("{s:I}", "id", id), whose);
 		if (status == STATUS_PROTOCOL)
 			return status;
-		if (status != STATUS_OK) {
+		if (status != STATUS_OK)
 			worst = status;
-			continue;
-		}
-		print_revoked(options, id, result);
-		json_decref(result);
 	}
 	return worst;
 }
@@ -314,6 +353,10 @@ static enum exit_status run_lease_revoke(const struct options *options, int argc
 	struct rpc *rpc;
 	json_int_t id;
 
+	if ((argc > 0) == (options->tenant != NULL)) {
+		complain("lease revoke takes either lease IDs or --tenant NAME");
+		return STATUS_USAGE;
+	}
 	for (int i = 0; i < argc; i++) {
 		if (!parse_id(argv[i], &id)) {
 			complain("a lease ID is a decimal or 0x hexadecimal number of 63 bits");
@@ -323,16 +366,19 @@ static enum exit_status run_lease_revoke(const struct options *options, int argc
 	status = connect_daemon(options, &rpc);
 	if (status != STATUS_OK)
 		return status;
-	status = revoke_all(options, rpc, argc, argv);
+	if (options->tenant)
+		status = revoke_tenant(options, rpc);
+	else
+		status = revoke_leases(options, rpc, argc, argv);
 	rpc_free(rpc);
 	return status;
 }
 
 static const struct command commands[] = {
-	{ "status", NULL, "", 0, 0, "the daemon, its device, pool and isolation", run_status },
-	{ "lease", "list", "", 0, 0, "all leases", run_lease_list },
-	{ "lease", "revoke", "ID...", 1, ARGS_ANY,
-	  "end leases now; returns when their memory can no longer be reached",
+	{ "status", NULL, "", 0, 0, 0, "the daemon, its device, pool and isolation", run_status },
+	{ "lease", "list", "", 0, 0, 0, "all leases", run_lease_list },
+	{ "lease", "revoke", "ID... | --tenant NAME", 0, ARGS_ANY, TAKES_NOW | TAKES_TENANT,
+	  "take leases back; returns when their memory can no longer be reached",
 	  run_lease_revoke },
 };
 
@@ -352,12 +398,15 @@ static void print_help(void)
 
 		snprintf(name, sizeof(name), "%s %s %s", command->name,
 			 command->subname ? command->subname : "", command->args);
-		printf("  %-20s %s\n", name, command->help);
+		printf("  %-34s %s\n", name, command->help);
 	}
 	printf("\nOptions:\n"
 	       "  --socket PATH        the daemon's admin socket (%s)\n"
 	       "  --json               print the daemon's result as JSON, one line per call\n"
 	       "  --timeout DURATION   for connecting and for each call (%s)\n"
+	       "  --now                lease revoke: without the notice and time to finish that\n"
+	       "                       clients get otherwise\n"
+	       "  --tenant NAME        lease revoke: all leases of that tenant\n"
 	       "  --help               this text\n"
 	       "  --version            the version\n\n"
 	       "Exit status:\n"
@@ -385,6 +434,12 @@ static bool matches(const struct command *command, int argc, char **argv)
 	return !command->subname || (argc > 1 && !strcmp(command->subname, argv[1]));
 }
 
+static unsigned int special_options(const struct options *options)
+{
+	return (options->now ? (unsigned int)TAKES_NOW : 0) |
+	       (options->tenant ? (unsigned int)TAKES_TENANT : 0);
+}
+
 static enum exit_status run_command(const struct options *options, int argc, char **argv)
 {
 	if (argc == 0)
@@ -397,6 +452,8 @@ static enum exit_status run_command(const struct options *options, int argc, cha
 			continue;
 		if (argc - words < command->args_min)
 			return fail_usage("arguments are missing: ", command->args);
+		if ((special_options(options) & ~command->takes) != 0)
+			return fail_usage("--now and --tenant are not for ", command->name);
 		if (argc - words > command->args_max)
 			return fail_usage("too many arguments: ", argv[words + command->args_max]);
 		return command->run(options, argc - words, argv + words);
@@ -426,11 +483,14 @@ static enum exit_status finish(enum exit_status status)
 
 static enum exit_status run(int argc, char **argv)
 {
-	enum { OPTION_SOCKET = 1, OPTION_JSON, OPTION_TIMEOUT, OPTION_HELP, OPTION_VERSION };
+	enum { OPTION_SOCKET = 1, OPTION_JSON, OPTION_TIMEOUT, OPTION_NOW, OPTION_TENANT, OPTION_HELP,
+	       OPTION_VERSION };
 	static const struct option long_options[] = {
 		{ "socket", required_argument, NULL, OPTION_SOCKET },
 		{ "json", no_argument, NULL, OPTION_JSON },
 		{ "timeout", required_argument, NULL, OPTION_TIMEOUT },
+		{ "now", no_argument, NULL, OPTION_NOW },
+		{ "tenant", required_argument, NULL, OPTION_TENANT },
 		{ "help", no_argument, NULL, OPTION_HELP },
 		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ NULL, 0, NULL, 0 },
@@ -450,6 +510,12 @@ static enum exit_status run(int argc, char **argv)
 		case OPTION_TIMEOUT:
 			if (!parse_timeout(optarg, &options.timeout_ms))
 				return fail_usage("--timeout takes 1ms..24h, not ", optarg);
+			break;
+		case OPTION_NOW:
+			options.now = true;
+			break;
+		case OPTION_TENANT:
+			options.tenant = optarg;
 			break;
 		case OPTION_HELP:
 			print_help();

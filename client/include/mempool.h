@@ -46,6 +46,7 @@ enum mempool_error {
 	MEMPOOL_E_LANE_LEASES_MAX = -1021,
 	MEMPOOL_E_LANE_OFFER = -1022,
 	MEMPOOL_E_DEVICE = -1023,
+	MEMPOOL_E_PORT = -1024,
 	MEMPOOL_E_NO_LEASE = -1030,
 	MEMPOOL_E_EXPIRED = -1031,
 	MEMPOOL_E_REVOKED = -1032,
@@ -133,12 +134,23 @@ struct mempool_acquire_opts {
  * Errors: MEMPOOL_E_LENGTH_ZERO, MEMPOOL_E_LENGTH_POOL (longer than the pool),
  * MEMPOOL_E_LENGTH_EXTENT (no room now), MEMPOOL_E_TTL_ZERO, MEMPOOL_E_TTL_MAX,
  * MEMPOOL_E_RIGHTS (none, or unknown ones), MEMPOOL_E_RIGHTS_DEVICE, MEMPOOL_E_LEASES_MAX,
- * MEMPOOL_E_WINDOWS_MAX, MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_TIMEOUT,
- * MEMPOOL_E_SESSION_LOST, MEMPOOL_E_INVALID.
+ * MEMPOOL_E_WINDOWS_MAX, MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_LANE (the data connection was
+ * lost: try again), MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_INVALID.
  * Since 0.1.
  */
 int mempool_acquire(mempool *pool, uint64_t len_bytes, const struct mempool_acquire_opts *opts,
 		    mempool_lease **ret_lease);
+
+/**
+ * mempool_acquire_many() - acquire several leases, all alike, in one message
+ * @len_bytes: of each
+ * @count: 1 to 64
+ * @ret_leases: room for @count; written only on success, when all have been acquired
+ *
+ * Thread: any. State: session open. Errors: as mempool_acquire(). Since 0.1.
+ */
+int mempool_acquire_many(mempool *pool, uint64_t len_bytes, const struct mempool_acquire_opts *opts,
+			 size_t count, mempool_lease **ret_leases);
 
 /**
  * mempool_read(), mempool_write() - copy bytes of a lease to or from local memory
@@ -148,6 +160,9 @@ int mempool_acquire(mempool *pool, uint64_t len_bytes, const struct mempool_acqu
  *
  * A read of bytes that another thread is writing may see some of them. When an error is
  * returned, any part of the range may have been transferred.
+ * While the lease is being modified a transfer waits; it goes by what the lease is then. A
+ * lease that the operator takes back ends for us when the daemon says so, before its keys
+ * do: a transfer under way stops then.
  * Thread: any. State: lease not released.
  *
  * Errors: MEMPOOL_E_RANGE (outside the lease), MEMPOOL_E_ACCESS (the lease lacks the right),
@@ -168,6 +183,29 @@ int mempool_write(mempool_lease *lease, uint64_t offset_bytes, const void *buf, 
 int mempool_renew(mempool_lease *lease, uint64_t ttl_ms);
 
 /**
+ * mempool_modify() - give the lease another length or other rights
+ * @len_bytes: that it is to have; the same as now is allowed
+ * @rights: that it is to have, MEMPOOL_READ | ...; the same as now are allowed
+ *
+ * The bytes that stay keep what is in them, and the deadline stays. A lease grows only where
+ * the bytes behind it are free. Bytes that are added are zero, but for those up to the end
+ * of a page that the lease had before it was made shorter. Other threads' transfers of the
+ * lease wait if they must; growing alone holds up nobody.
+ * When an error is returned the lease is as it was, except that after MEMPOOL_E_TIMEOUT and
+ * MEMPOOL_E_LANE it may have been modified; mempool_lease_info() tells after the next
+ * transfer, or simply modify it again.
+ * Thread: any.
+ *
+ * Errors: MEMPOOL_E_LENGTH_ZERO, MEMPOOL_E_LENGTH_POOL, MEMPOOL_E_LENGTH_EXTENT (the bytes
+ * behind it are not free), MEMPOOL_E_RIGHTS, MEMPOOL_E_RIGHTS_DEVICE, MEMPOOL_E_WINDOWS_MAX,
+ * MEMPOOL_E_BUSY (it is being modified already, or our transfers did not end in time),
+ * MEMPOOL_E_LANE, the codes of an ended lease, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT,
+ * MEMPOOL_E_INVALID.
+ * Since 0.1.
+ */
+int mempool_modify(mempool_lease *lease, uint64_t len_bytes, uint32_t rights);
+
+/**
  * mempool_release() - give the lease back
  * @lease: NULL is allowed; invalid afterwards, whatever is returned
  *
@@ -176,6 +214,17 @@ int mempool_renew(mempool_lease *lease, uint64_t ttl_ms);
  * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT. Since 0.1.
  */
 int mempool_release(mempool_lease *lease);
+
+/**
+ * mempool_release_many() - give several leases of one session back in one message
+ * @leases: each named once; all invalid afterwards, unless MEMPOOL_E_INVALID is returned
+ * @count: 1 to 64
+ *
+ * Return: 0, or the code of the first lease that was not released; the others may have been.
+ * Thread: any, but no other call on these leases may be running.
+ * Errors: as mempool_release(); MEMPOOL_E_INVALID (an argument; nothing was done). Since 0.1.
+ */
+int mempool_release_many(mempool_lease **leases, size_t count);
 
 struct mempool_lease_info {
 	size_t size;	     /* sizeof(struct mempool_lease_info), set by the caller */

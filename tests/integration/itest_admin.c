@@ -109,7 +109,7 @@ TEST(admin__wrong_lines)
 		 "\"params\": {\"id\": \"7\"}}",
 		 -32602},
 		{"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"lease.revoke\", "
-		 "\"params\": {\"id\": 7, \"now\": true}}",
+		 "\"params\": {\"id\": 7, \"later\": true}}",
 		 -32602},
 		{"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"lease.revoke\", "
 		 "\"params\": {\"id\": 7}}",
@@ -249,7 +249,7 @@ TEST(mempoolctl__leases)
 	CHECK_INT(ctl(&h, "lease", "list", NULL), 0);
 	CHECK_INT(harness_count_lines(ctl_output.out), 1);
 	CHECK_INT(harness_acquire(alpha, 4097, 60000, &lease), 0);
-	snprintf(id, sizeof(id), "%" PRIu64, harness_lease_id(lease));
+	snprintf(id, sizeof(id), "0x%" PRIx64, harness_lease_id(lease));
 	CHECK_INT(ctl(&h, "lease", "list", NULL), 0);
 	CHECK_INT(harness_count_lines(ctl_output.out), 2);
 	CHECK(says(id));
@@ -259,7 +259,7 @@ TEST(mempoolctl__leases)
 	CHECK(says("rw-"));
 	CHECK_INT(ctl(&h, "lease", "revoke", id), 0);
 	CHECK(says(id));
-	CHECK(says("took "));
+	CHECK(says("revoked: 1 lease, fence in "));
 	CHECK(harness_wait_lease_gone(&h, harness_lease_id(lease), 5000));
 	CHECK_INT(ctl(&h, "lease", "revoke", id), 1);
 	CHECK_STR(ctl_output.out, "");

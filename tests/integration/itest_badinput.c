@@ -202,12 +202,15 @@ TEST(message__in_the_wrong_state)
 
 	for (uint16_t type = MESSAGE_HELLO; type < MESSAGE_TYPE_END; type++) {
 		bool notice = type == MESSAGE_BYE || type == MESSAGE_CREDIT ||
-			      type == MESSAGE_LANE_LOST || type == MESSAGE_LEASES_ENDED;
+			      type == MESSAGE_LANE_LOST || type == MESSAGE_LEASES_ENDED ||
+			      type == MESSAGE_REVOKE || type == MESSAGE_REVOKED ||
+			      type == MESSAGE_QUIESCE || type == MESSAGE_QUIESCED;
 		bool from_client = type == MESSAGE_BYE || type == MESSAGE_CREDIT ||
 				   type == MESSAGE_PING || type == MESSAGE_LANE_OPEN ||
 				   type == MESSAGE_LANE_CONFIRM || type == MESSAGE_ACQUIRE ||
 				   type == MESSAGE_RENEW || type == MESSAGE_RELEASE ||
-				   type == MESSAGE_ATTACH;
+				   type == MESSAGE_ATTACH || type == MESSAGE_REVOKED ||
+				   type == MESSAGE_MODIFY || type == MESSAGE_QUIESCED;
 		struct message m = {.type = type, .request_id = notice ? 0 : 9};
 
 		if (type == MESSAGE_HELLO || type == MESSAGE_WELCOME)
@@ -220,6 +223,14 @@ TEST(message__in_the_wrong_state)
 			m.u.error.code = ERROR_BUSY;
 		if (type == MESSAGE_CREDIT)
 			m.credits = 1;
+		if (type == MESSAGE_ACQUIRE)
+			m.u.acquire.count = 1;
+		if (type == MESSAGE_RELEASE || type == MESSAGE_REVOKED)
+			m.u.leases.count = 1;
+		if (type == MESSAGE_RELEASED)
+			m.u.released.count = 1;
+		if (type == MESSAGE_REVOKE)
+			m.u.revoke.count = 1;
 		CHECK_INT(message_encode(&m, bytes, sizeof(bytes), &len_bytes), 0);
 		/* A first message may be hello only; afterwards, what a client may say. */
 		if (type != MESSAGE_HELLO)

@@ -231,7 +231,7 @@ int operator_show_leases(const struct operator *op, uint64_t first_id, uint64_t 
 	if (status != 0)
 		return tell_failure("mempoolctl lease list: exit status %d", status);
 	if (!both)
-		return tell_failure("leases %" PRIu64 " and %" PRIu64
+		return tell_failure("leases 0x%" PRIx64 " and 0x%" PRIx64
 				    " should both be listed as active",
 				    first_id, second_id);
 	return 0;
@@ -244,7 +244,7 @@ int operator_revoke(const struct operator *op, uint64_t id)
 	json_int_t took_us = -1;
 	json_t *result;
 
-	(void)snprintf(text, sizeof(text), "%" PRIu64, id);
+	(void)snprintf(text, sizeof(text), "0x%" PRIx64, id);
 	if (operator_ask(op, words, &result) < 0)
 		return -1;
 	(void)json_unpack(result, "{s:I}", "took_us", &took_us);

@@ -119,6 +119,9 @@ TEST(config_load__every_key)
 		  "\"read_depth\":7,\"backlog\":8,\"handshake_timeout\":\"11ms\","
 		  "\"lane_offer\":\"12ms\",\"lane_sweep\":\"13ms\","
 		  "\"completion_timeout\":\"14ms\",\"credit_timeout\":\"15ms\","
+		  "\"revoke_grace\":\"16ms\",\"quiesce_timeout\":\"17ms\","
+		  "\"lane_wait_min\":\"18ms\",\"lane_wait_max\":\"19ms\","
+		  "\"lane_peace\":\"20ms\","
 		  "\"log_level\":\"debug\"}",
 		  &loaded);
 	CHECK_INT(loaded.r, 0);
@@ -148,6 +151,11 @@ TEST(config_load__every_key)
 	CHECK_INT(c->lane_sweep_ms, 13);
 	CHECK_INT(c->completion_timeout_ms, 14);
 	CHECK_INT(c->credit_timeout_ms, 15);
+	CHECK_INT(c->revoke_grace_ms, 16);
+	CHECK_INT(c->quiesce_timeout_ms, 17);
+	CHECK_INT(c->lane_wait_min_ms, 18);
+	CHECK_INT(c->lane_wait_max_ms, 19);
+	CHECK_INT(c->lane_peace_ms, 20);
 	CHECK_INT(c->log_level, LOG_LEVEL_DEBUG);
 }
 
@@ -492,7 +500,7 @@ TEST(config_print_schema__rows)
 	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	CHECK_INT(lines, 25);
+	CHECK_INT(lines, 30);
 	CHECK(strstr(text, "\npool_size           size      (required)                1MiB..64TiB, "
 			   "a multiple of 4KiB "));
 	CHECK(strstr(text, "\ndevice              string    (empty) "));

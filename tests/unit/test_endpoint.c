@@ -635,6 +635,10 @@ TEST(endpoint_complete__with_invalidate)
 	endpoint_dead(&end->ep);
 	wc.wr_id = end->receives[1].wr_id;
 	CHECK_INT(endpoint_complete(&end->ep, &wc, &m), -EBADMSG);
+	/* As Soft-RoCE says it. */
+	wc.wr_id = end->receives[2].wr_id;
+	wc.wc_flags = IBV_WC_GRH | IBV_WC_IP_CSUM_OK;
+	CHECK_INT(endpoint_complete(&end->ep, &wc, &m), -EBADMSG);
 	free_end(end);
 }
 

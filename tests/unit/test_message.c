@@ -15,6 +15,7 @@
 #include "tests/unit/test.h"
 
 #define HEADER MESSAGE_HEADER_BYTES
+#define ACQUIRE_COUNT_AT (HEADER + 28)
 #define GRANT_COUNT_AT (HEADER + 36)
 #define GRANT_FIXED 38
 #define DESCRIPTOR 28
@@ -32,6 +33,8 @@ static const uint16_t types[] = {
 	MESSAGE_LANE_OFFER,   MESSAGE_LANE_CONFIRM, MESSAGE_LANE_READY, MESSAGE_LANE_LOST,
 	MESSAGE_ACQUIRE,      MESSAGE_GRANT,	  MESSAGE_RENEW,	MESSAGE_RENEWED,
 	MESSAGE_RELEASE,      MESSAGE_RELEASED,	  MESSAGE_LEASES_ENDED, MESSAGE_ATTACH,
+	MESSAGE_REVOKE,	      MESSAGE_REVOKED,	  MESSAGE_MODIFY,	MESSAGE_QUIESCE,
+	MESSAGE_QUIESCED,
 };
 
 #define TYPES (sizeof(types) / sizeof(types[0]))
@@ -134,6 +137,31 @@ static void fill_grant(struct message *m, enum variant variant)
 	}
 }
 
+static void fill_leases(struct message *m, enum variant variant)
+{
+	m->u.leases.count = count_of(variant, PROTO_NOTICE_LEASES);
+	for (size_t i = 0; i < m->u.leases.count; i++)
+		m->u.leases.lease_ids[i] = number(variant, i);
+}
+
+static void fill_released(struct message *m, enum variant variant)
+{
+	m->u.released.count = count_of(variant, PROTO_NOTICE_LEASES);
+	for (size_t i = 0; i < m->u.released.count; i++) {
+		m->u.released.released[i].lease_id = number(variant, i);
+		m->u.released.released[i].code = variant == LOWEST ? 0 : code_of(variant);
+	}
+}
+
+static void fill_revoke(struct message *m, enum variant variant)
+{
+	m->u.revoke.count = count_of(variant, PROTO_NOTICE_LEASES);
+	for (size_t i = 0; i < m->u.revoke.count; i++) {
+		m->u.revoke.revoked[i].lease_id = number(variant, 2 * i);
+		m->u.revoke.revoked[i].grace_ms = number32(variant, 2 * i + 1);
+	}
+}
+
 static void fill_leases_ended(struct message *m, enum variant variant)
 {
 	m->u.leases_ended.count = count_of(variant, PROTO_NOTICE_LEASES);
@@ -176,6 +204,7 @@ static void fill_payload(struct message *m, enum variant variant)
 		m->u.acquire.rights = number32(variant, 3);
 		m->u.acquire.lane = number32(variant, 4);
 		m->u.acquire.wait_ms = number32(variant, 5);
+		m->u.acquire.count = count_of(variant, PROTO_ACQUIRE_LEASES);
 		break;
 	case MESSAGE_GRANT:
 		fill_grant(m, variant);
@@ -186,8 +215,11 @@ static void fill_payload(struct message *m, enum variant variant)
 		m->u.renew.ttl_ms = number(variant, 2);
 		break;
 	case MESSAGE_RELEASE:
+	case MESSAGE_REVOKED:
+		fill_leases(m, variant);
+		break;
 	case MESSAGE_RELEASED:
-		m->u.lease.lease_id = number(variant, 1);
+		fill_released(m, variant);
 		break;
 	case MESSAGE_LEASES_ENDED:
 		fill_leases_ended(m, variant);
@@ -196,13 +228,36 @@ static void fill_payload(struct message *m, enum variant variant)
 		m->u.attach.lease_id = number(variant, 1);
 		m->u.attach.lane = number32(variant, 2);
 		break;
+	case MESSAGE_REVOKE:
+		fill_revoke(m, variant);
+		break;
+	case MESSAGE_MODIFY:
+		m->u.modify.lease_id = number(variant, 1);
+		m->u.modify.len_bytes = number(variant, 2);
+		m->u.modify.rights = number32(variant, 3);
+		break;
+	case MESSAGE_QUIESCE:
+	case MESSAGE_QUIESCED:
+		m->u.lease.lease_id = number(variant, 1);
+		break;
 	}
 }
 
 static bool has_no_id(uint16_t type)
 {
-	return type == MESSAGE_BYE || type == MESSAGE_CREDIT || type == MESSAGE_LANE_LOST ||
-	       type == MESSAGE_LEASES_ENDED;
+	switch (type) {
+	case MESSAGE_BYE:
+	case MESSAGE_CREDIT:
+	case MESSAGE_LANE_LOST:
+	case MESSAGE_LEASES_ENDED:
+	case MESSAGE_REVOKE:
+	case MESSAGE_REVOKED:
+	case MESSAGE_QUIESCE:
+	case MESSAGE_QUIESCED:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void fill(struct message *m, uint16_t type, enum variant variant)
@@ -321,6 +376,31 @@ static void check_same_grant(const struct message_grant *a, const struct message
 	}
 }
 
+static void check_same_leases(const struct message_leases *a, const struct message_leases *e)
+{
+	CHECK_INT(a->count, e->count);
+	for (size_t i = 0; i < e->count; i++)
+		CHECK_INT(a->lease_ids[i], e->lease_ids[i]);
+}
+
+static void check_same_released(const struct message_released *a, const struct message_released *e)
+{
+	CHECK_INT(a->count, e->count);
+	for (size_t i = 0; i < e->count; i++) {
+		CHECK_INT(a->released[i].lease_id, e->released[i].lease_id);
+		CHECK_INT(a->released[i].code, e->released[i].code);
+	}
+}
+
+static void check_same_revoke(const struct message_revoke *a, const struct message_revoke *e)
+{
+	CHECK_INT(a->count, e->count);
+	for (size_t i = 0; i < e->count; i++) {
+		CHECK_INT(a->revoked[i].lease_id, e->revoked[i].lease_id);
+		CHECK_INT(a->revoked[i].grace_ms, e->revoked[i].grace_ms);
+	}
+}
+
 static void check_same_notice(const struct message_leases_ended *a,
 			      const struct message_leases_ended *e)
 {
@@ -367,6 +447,7 @@ static void check_same_payload(const struct message *a, const struct message *e)
 		CHECK_INT(a->u.acquire.rights, e->u.acquire.rights);
 		CHECK_INT(a->u.acquire.lane, e->u.acquire.lane);
 		CHECK_INT(a->u.acquire.wait_ms, e->u.acquire.wait_ms);
+		CHECK_INT(a->u.acquire.count, e->u.acquire.count);
 		break;
 	case MESSAGE_GRANT:
 		check_same_grant(&a->u.grant, &e->u.grant);
@@ -377,8 +458,11 @@ static void check_same_payload(const struct message *a, const struct message *e)
 		CHECK_INT(a->u.renew.ttl_ms, e->u.renew.ttl_ms);
 		break;
 	case MESSAGE_RELEASE:
+	case MESSAGE_REVOKED:
+		check_same_leases(&a->u.leases, &e->u.leases);
+		break;
 	case MESSAGE_RELEASED:
-		CHECK_INT(a->u.lease.lease_id, e->u.lease.lease_id);
+		check_same_released(&a->u.released, &e->u.released);
 		break;
 	case MESSAGE_LEASES_ENDED:
 		check_same_notice(&a->u.leases_ended, &e->u.leases_ended);
@@ -386,6 +470,18 @@ static void check_same_payload(const struct message *a, const struct message *e)
 	case MESSAGE_ATTACH:
 		CHECK_INT(a->u.attach.lease_id, e->u.attach.lease_id);
 		CHECK_INT(a->u.attach.lane, e->u.attach.lane);
+		break;
+	case MESSAGE_REVOKE:
+		check_same_revoke(&a->u.revoke, &e->u.revoke);
+		break;
+	case MESSAGE_MODIFY:
+		CHECK_INT(a->u.modify.lease_id, e->u.modify.lease_id);
+		CHECK_INT(a->u.modify.len_bytes, e->u.modify.len_bytes);
+		CHECK_INT(a->u.modify.rights, e->u.modify.rights);
+		break;
+	case MESSAGE_QUIESCE:
+	case MESSAGE_QUIESCED:
+		CHECK_INT(a->u.lease.lease_id, e->u.lease.lease_id);
 		break;
 	}
 }
@@ -554,9 +650,10 @@ TEST(message_encode__bytes_of_acquire)
 	m.u.acquire.rights = 0x34333231;
 	m.u.acquire.lane = 0x44434241;
 	m.u.acquire.wait_ms = 0x54535251;
-	CHECK_BYTES(&m, HEADER_WITH_ID(13, 28), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+	m.u.acquire.count = 0x3f;
+	CHECK_BYTES(&m, HEADER_WITH_ID(13, 30), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
 		    0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x41,
-		    0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54);
+		    0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x3f, 0);
 }
 
 TEST(message_encode__bytes_of_grant)
@@ -602,12 +699,6 @@ TEST(message_encode__bytes_of_lease_messages)
 	CHECK_BYTES(&m, HEADER_WITH_ID(16, 16), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
 		    0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28);
 
-	start(&m, MESSAGE_RELEASE);
-	m.u.lease.lease_id = UINT64_C(0x1817161514131211);
-	CHECK_BYTES(&m, HEADER_WITH_ID(17, 8), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18);
-	m.type = MESSAGE_RELEASED;
-	CHECK_BYTES(&m, HEADER_WITH_ID(18, 8), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18);
-
 	start(&m, MESSAGE_LEASES_ENDED);
 	m.u.leases_ended.count = 2;
 	m.u.leases_ended.ended[0].lease_id = 1;
@@ -622,6 +713,58 @@ TEST(message_encode__bytes_of_lease_messages)
 	m.u.attach.lane = 0x24232221;
 	CHECK_BYTES(&m, HEADER_WITH_ID(20, 12), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
 		    0x21, 0x22, 0x23, 0x24);
+}
+
+TEST(message_encode__bytes_of_lease_lists)
+{
+	struct message m;
+
+	start(&m, MESSAGE_RELEASE);
+	m.u.leases.count = 2;
+	m.u.leases.lease_ids[0] = 1;
+	m.u.leases.lease_ids[1] = UINT64_C(0x1817161514131211);
+	CHECK_BYTES(&m, HEADER_WITH_ID(17, 18), 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x12, 0x13,
+		    0x14, 0x15, 0x16, 0x17, 0x18);
+	m.type = MESSAGE_REVOKED;
+	m.request_id = 0;
+	CHECK_BYTES(&m, HEADER_WITHOUT_ID(22, 18), 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x12, 0x13,
+		    0x14, 0x15, 0x16, 0x17, 0x18);
+
+	start(&m, MESSAGE_RELEASED);
+	m.u.released.count = 2;
+	m.u.released.released[0].lease_id = 1;
+	m.u.released.released[0].code = 0;
+	m.u.released.released[1].lease_id = UINT64_C(0x1817161514131211);
+	m.u.released.released[1].code = ERROR_EXPIRED;
+	CHECK_BYTES(&m, HEADER_WITH_ID(18, 26), 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11,
+		    0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x07, 0x04, 0, 0);
+
+	start(&m, MESSAGE_REVOKE);
+	m.u.revoke.count = 2;
+	m.u.revoke.revoked[0].lease_id = 1;
+	m.u.revoke.revoked[0].grace_ms = 0;
+	m.u.revoke.revoked[1].lease_id = UINT64_C(0x1817161514131211);
+	m.u.revoke.revoked[1].grace_ms = 0xa4a3a2a1;
+	CHECK_BYTES(&m, HEADER_WITHOUT_ID(21, 26), 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11,
+		    0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0xa1, 0xa2, 0xa3, 0xa4);
+}
+
+TEST(message_encode__bytes_of_modification_messages)
+{
+	struct message m;
+
+	start(&m, MESSAGE_MODIFY);
+	m.u.modify.lease_id = UINT64_C(0x1817161514131211);
+	m.u.modify.len_bytes = UINT64_C(0x2827262524232221);
+	m.u.modify.rights = 0x34333231;
+	CHECK_BYTES(&m, HEADER_WITH_ID(23, 20), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+		    0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34);
+
+	start(&m, MESSAGE_QUIESCE);
+	m.u.lease.lease_id = UINT64_C(0x1817161514131211);
+	CHECK_BYTES(&m, HEADER_WITHOUT_ID(24, 8), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18);
+	m.type = MESSAGE_QUIESCED;
+	CHECK_BYTES(&m, HEADER_WITHOUT_ID(25, 8), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18);
 }
 
 TEST(message_encode__every_capacity)
@@ -655,6 +798,10 @@ TEST(message_encode__longest_fits_message_max)
 
 	CHECK_INT(encode_sample(MESSAGE_GRANT, HIGHEST, buf), 24 + 38 + 64 * 28);
 	CHECK_INT(encode_sample(MESSAGE_LEASES_ENDED, HIGHEST, buf), 24 + 2 + 128 * 12);
+	CHECK_INT(encode_sample(MESSAGE_RELEASE, HIGHEST, buf), 24 + 2 + 128 * 8);
+	CHECK_INT(encode_sample(MESSAGE_RELEASED, HIGHEST, buf), 24 + 2 + 128 * 12);
+	CHECK_INT(encode_sample(MESSAGE_REVOKE, HIGHEST, buf), 24 + 2 + 128 * 12);
+	CHECK_INT(encode_sample(MESSAGE_REVOKED, HIGHEST, buf), 24 + 2 + 128 * 8);
 	CHECK_INT(encode_sample(MESSAGE_ERROR, HIGHEST, buf), 24 + 6 + 256);
 	CHECK_INT(encode_sample(MESSAGE_HELLO, HIGHEST, buf), 24 + 22 + 64);
 }
@@ -882,23 +1029,66 @@ TEST(message_decode__grant_descriptor_counts)
 		CHECK_INT(decode_only(buf, len_bytes), allowed ? 0 : -EPROTO);
 	}
 	put_u16(buf + GRANT_COUNT_AT, UINT16_MAX);
+	put_payload_bytes(buf, PROTO_MESSAGE_MAX);
 	CHECK_INT(decode_only(buf, PROTO_MESSAGE_MAX), -EPROTO);
 }
 
-TEST(message_decode__notice_lease_counts)
+TEST(message_decode__lease_counts_of_lists)
 {
-	uint8_t buf[PROTO_MESSAGE_MAX];
+	static const struct {
+		uint16_t type;
+		size_t lease_bytes;
+	} lists[] = {
+		{ MESSAGE_RELEASE, 8 }, { MESSAGE_RELEASED, 12 },     { MESSAGE_REVOKE, 12 },
+		{ MESSAGE_REVOKED, 8 }, { MESSAGE_LEASES_ENDED, 12 },
+	};
 
-	/* Beyond what the sample fills, any reason will do. */
-	memset(buf, 1, sizeof(buf));
-	encode_sample(MESSAGE_LEASES_ENDED, HIGHEST, buf);
-	for (uint32_t count = 0; count <= 300; count++) {
-		size_t len_bytes = HEADER + 2 + count * 12;
-		bool allowed = count >= 1 && count <= PROTO_NOTICE_LEASES;
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		uint8_t buf[PROTO_MESSAGE_MAX];
 
-		put_u16(buf + HEADER, (uint16_t)count);
-		put_payload_bytes(buf, len_bytes);
-		CHECK_INT(decode_only(buf, len_bytes), allowed ? 0 : -EPROTO);
+		/* Beyond what the sample fills, any code will do. */
+		memset(buf, 1, sizeof(buf));
+		encode_sample(lists[i].type, HIGHEST, buf);
+		for (uint32_t count = 0; count <= 300; count++) {
+			size_t len_bytes = HEADER + 2 + count * lists[i].lease_bytes;
+			bool allowed = count >= 1 && count <= PROTO_NOTICE_LEASES;
+
+			put_u16(buf + HEADER, (uint16_t)count);
+			put_payload_bytes(buf, len_bytes);
+			CHECK_INT(decode_only(buf, len_bytes), allowed ? 0 : -EPROTO);
+		}
+		put_u16(buf + HEADER, UINT16_MAX);
+		put_payload_bytes(buf, PROTO_MESSAGE_MAX);
+		CHECK_INT(decode_only(buf, PROTO_MESSAGE_MAX), -EPROTO);
+	}
+}
+
+/* A count that does not agree with the number of leases that follow. */
+TEST(message_decode__lease_count_of_another_list)
+{
+	static const uint16_t lists[] = { MESSAGE_RELEASE, MESSAGE_RELEASED, MESSAGE_REVOKE,
+					  MESSAGE_REVOKED, MESSAGE_LEASES_ENDED };
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		for (uint16_t count = 0; count <= PROTO_NOTICE_LEASES; count++) {
+			uint8_t buf[PROTO_MESSAGE_MAX];
+			size_t len_bytes = encode_sample(lists[i], ORDINARY, buf);
+
+			put_u16(buf + HEADER, count);
+			CHECK_INT(decode_only(buf, len_bytes), count == 3 ? 0 : -EPROTO);
+		}
+	}
+}
+
+TEST(message_decode__acquire_lease_counts)
+{
+	for (uint32_t count = 0; count <= UINT16_MAX; count++) {
+		bool allowed = count >= 1 && count <= PROTO_ACQUIRE_LEASES;
+		uint8_t buf[HEADER + 30];
+
+		CHECK_INT(encode_sample(MESSAGE_ACQUIRE, ORDINARY, buf), sizeof(buf));
+		put_u16(buf + ACQUIRE_COUNT_AT, (uint16_t)count);
+		CHECK_INT(decode_only(buf, sizeof(buf)), allowed ? 0 : -EPROTO);
 	}
 }
 
@@ -925,6 +1115,11 @@ TEST(message_decode__code_limits)
 		len_bytes = encode_sample(MESSAGE_LEASES_ENDED, ORDINARY, buf);
 		put_u32(buf + len_bytes - 4, cases[i].code);
 		CHECK_INT(decode_only(buf, len_bytes), cases[i].expected);
+
+		/* Here 0 says that all is well. */
+		len_bytes = encode_sample(MESSAGE_RELEASED, ORDINARY, buf);
+		put_u32(buf + len_bytes - 4, cases[i].code);
+		CHECK_INT(decode_only(buf, len_bytes), cases[i].code == 0 ? 0 : cases[i].expected);
 	}
 }
 
@@ -937,6 +1132,14 @@ TEST(message_decode__values_with_codes_of_their_own_pass)
 	m.u.acquire.rights = UINT32_MAX;
 	CHECK_INT(decode_only(buf, encode(&m, buf)), 0);
 	fill(&m, MESSAGE_RENEW, LOWEST);
+	CHECK_INT(decode_only(buf, encode(&m, buf)), 0);
+	fill(&m, MESSAGE_MODIFY, LOWEST);
+	CHECK_INT(decode_only(buf, encode(&m, buf)), 0);
+	m.u.modify.rights = UINT32_MAX;
+	CHECK_INT(decode_only(buf, encode(&m, buf)), 0);
+	/* One lease named twice. */
+	fill(&m, MESSAGE_RELEASE, ORDINARY);
+	m.u.leases.lease_ids[1] = m.u.leases.lease_ids[0];
 	CHECK_INT(decode_only(buf, encode(&m, buf)), 0);
 	fill(&m, MESSAGE_HELLO, HIGHEST);
 	CHECK_INT(decode_only(buf, encode(&m, buf)), 0);
@@ -1063,7 +1266,8 @@ TEST(message_type_name__every_type)
 		"credit",     "ping",	   "pong",	   "lane-open",	 "lane-offer",
 		"lane-confirm", "lane-ready", "lane-lost", "acquire",	 "grant",
 		"renew",      "renewed",   "release",	   "released",	 "leases-ended",
-		"attach",
+		"attach",     "revoke",	   "revoked",	   "modify",	 "quiesce",
+		"quiesced",
 	};
 
 	for (unsigned int type = 0; type < MESSAGE_TYPE_END; type++)

@@ -74,20 +74,22 @@ static const struct machine lease_machine = {
 	.name = lease_name,
 	.matrix =
 		(const char *const[]){
-			/* requested, waiting, binding, active, detached, ending, fencing,
-			 * scrubbing, gone */
-			".xx......", /* requested */
-			"..x..x...", /* waiting */
-			"...x.x...", /* binding */
-			"....xx...", /* active */
-			"...x.x...", /* detached: attached again, or its time is over */
-			"......x..", /* ending */
-			".......xx", /* fencing: gone at once if it never had bytes */
-			"........x", /* scrubbing */
-			".........", /* gone */
+			/* requested, waiting, binding, active, detached, quiescing, rebinding,
+			 * ending, fencing, scrubbing, gone */
+			".xx........", /* requested */
+			"..x....x...", /* waiting */
+			"...x...x...", /* binding */
+			"....xxxx...", /* active: grows by rebinding without quiescing */
+			"...x...x...", /* detached: attached again, or its time is over */
+			"...xx.xx...", /* quiescing: back to active if its owner does not stop */
+			"...xx..x...", /* rebinding: detached if its lanes are lost meanwhile */
+			"........x..", /* ending */
+			".........xx", /* fencing: gone at once if it never had bytes */
+			"..........x", /* scrubbing */
+			"...........", /* gone */
 		},
 	.names = (const char *const[]){"requested", "waiting", "binding", "active", "detached",
-				       "ending", "fencing", "scrubbing", "gone"},
+				       "quiescing", "rebinding", "ending", "fencing", "scrubbing", "gone"},
 };
 
 static bool session_step(int from, int to)
