@@ -3,7 +3,7 @@
  * A client that can say anything. Receives are posted again as messages come, and no
  * credits are counted: that is for the test to respect or not.
  *
- * Memory: RAW_RECEIVES receive buffers, then one to send from, used anew each time.
+ * Memory: RAW_RECEIVES receive buffers, then RAW_SENDS to send from, used in turn.
  * Thread: the test's.
  */
 #include "tests/integration/raw.h"
@@ -19,8 +19,9 @@
 #include "tests/integration/harness.h"
 
 #define RAW_SEND_ID UINT64_MAX
-#define RAW_BYTES ((RAW_RECEIVES + 1) * (size_t)PROTO_MESSAGE_MAX)
+#define RAW_BYTES ((RAW_RECEIVES + RAW_SENDS) * (size_t)PROTO_MESSAGE_MAX)
 #define RAW_CONNECT_MS 10000
+#define RAW_READ_DEPTH 1 /* of reads on a lane; control connections have none */
 
 /* The next event of the channel. Return: 0, or a negative errno. */
 static int raw_event(struct raw *raw, uint64_t limit_ms, struct rdma_cm_event **ret_event)
@@ -73,7 +74,7 @@ static int raw_create_qp(struct raw *raw)
 {
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = 4, .max_recv_wr = RAW_RECEIVES, .max_send_sge = 1,
+		.cap = {.max_send_wr = RAW_SENDS, .max_recv_wr = RAW_RECEIVES, .max_send_sge = 1,
 			.max_recv_sge = 1},
 	};
 	int r;
@@ -85,7 +86,7 @@ static int raw_create_qp(struct raw *raw)
 		return -ENOMEM;
 	r = verbs_reg_mr(raw->pd, raw->memory, RAW_BYTES, IBV_ACCESS_LOCAL_WRITE, &raw->mr);
 	if (r == 0)
-		r = verbs_cq_init(&raw->cq, raw->id->verbs, RAW_RECEIVES + 4);
+		r = verbs_cq_init(&raw->cq, raw->id->verbs, RAW_RECEIVES + RAW_SENDS);
 	if (r < 0)
 		return r;
 	attr.send_cq = raw->cq.cq;
@@ -122,6 +123,7 @@ int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes)
 	struct rdma_conn_param param = {
 		.private_data = len_bytes > 0 ? data : NULL,
 		.private_data_len = len_bytes,
+		.initiator_depth = RAW_READ_DEPTH,
 		.retry_count = 5,
 		.rnr_retry_count = 6,
 	};
@@ -178,7 +180,7 @@ void raw_close(struct raw *raw)
 
 int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes)
 {
-	uint8_t *buf = raw->memory + RAW_RECEIVES * (size_t)PROTO_MESSAGE_MAX;
+	uint8_t *buf = raw->memory + (RAW_RECEIVES + raw->next_send) * (size_t)PROTO_MESSAGE_MAX;
 	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = len_bytes, .lkey = raw->mr->lkey};
 	struct ibv_send_wr wr = {
 		.wr_id = RAW_SEND_ID,
@@ -189,10 +191,19 @@ int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes)
 	};
 	struct ibv_send_wr *bad;
 
+	int r;
+
 	if (len_bytes > PROTO_MESSAGE_MAX)
 		return -EMSGSIZE;
+	if (raw->sends_posted == RAW_SENDS)
+		return -EAGAIN;
 	memcpy(buf, bytes, len_bytes);
-	return verbs_post_send(raw->id->qp, &wr, &bad);
+	r = verbs_post_send(raw->id->qp, &wr, &bad);
+	if (r < 0)
+		return r;
+	raw->sends_posted++;
+	raw->next_send = (raw->next_send + 1) % RAW_SENDS;
+	return 0;
 }
 
 int raw_send_message(struct raw *raw, const struct message *m)
@@ -225,8 +236,10 @@ static int raw_poll(struct raw *raw, struct message *ret_m)
 			raw->gone = true;
 			continue;
 		}
-		if (wc.wr_id == RAW_SEND_ID)
+		if (wc.wr_id == RAW_SEND_ID) {
+			raw->sends_posted--;
 			continue;
+		}
 		r = message_decode(raw->memory + wc.wr_id * PROTO_MESSAGE_MAX, wc.byte_len, ret_m);
 		(void)raw_post_receive(raw, wc.wr_id);
 		if (r == 0)

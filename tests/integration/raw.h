@@ -11,6 +11,7 @@
 #include "proto/private_data.h"
 
 #define RAW_RECEIVES 8
+#define RAW_SENDS 16 /* that may be under way */
 #define RAW_LATE_MS 5000
 
 /* A connection to the daemon that follows no protocol but rdma_cm's. All zero: none. */
@@ -21,6 +22,8 @@ struct raw {
 	struct verbs_cq cq;
 	struct ibv_mr *mr;
 	uint8_t *memory;
+	uint32_t sends_posted;
+	uint32_t next_send; /* buffer */
 	bool gone; /* disconnected, or a work request has failed */
 };
 
@@ -41,7 +44,7 @@ int raw_open(struct raw *raw);
 
 void raw_close(struct raw *raw);
 
-/** raw_send() - any bytes as one SEND; Return: 0 or a negative errno */
+/** raw_send() - any bytes as one SEND; Return: 0 or a negative errno (-EAGAIN: call raw_wait()) */
 int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes);
 
 /** raw_send_message() - a proper message; Return: 0 or a negative errno */

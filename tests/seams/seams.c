@@ -1,39 +1,83 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Faults for mempoold-seam: the daemon as it is, but with some of the thin calls of
- * common/verbs.h led through here by the linker (--wrap). MEMPOOLD_SEAM names the fault;
- * without it nothing is changed.
+ * common/verbs.h led through here by the linker (--wrap). MEMPOOLD_SEAM names the fault, and
+ * behind a colon how often it strikes (without: always); without it nothing is changed.
  *
  *	skip-invalidate  a local invalidate completes with success, in its turn, and has
  *			 invalidated nothing; a guard is said to be deregistered and is not,
  *			 since the device would refuse that while its window is bound
+ *	skip-guard-wait  a guard is said to be deregistered before it is
+ *	lose-invalidate  the completion of an invalidate never comes
+ *	flush-invalidate an invalidate is executed and reported as flushed
+ *	fail-bind	 a bind is executed and reported as failed
+ *	fail-post-bind, fail-post-invalidate  such a work request cannot be posted
+ *	fail-reg	 a registration fails for want of memory
+ *	fail-dealloc	 a window cannot be deallocated
+ *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type
  *
  * The self-test of the start is left alone: the fault begins with the first connection, which
  * is the first QP that rdma_cm makes.
  *
- * Thread: the loop, and the verbs worker for deregistration.
+ * Thread: the loop, and the verbs worker for windows and registrations.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/verbs.h"
+
+#define GUARD_LATE_US 20000
 
 int __real_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int __real_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad);
 int __wrap_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad);
+int __real_verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc);
+int __wrap_verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc);
+int __real_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int access,
+			struct ibv_mr **ret_mr);
+int __wrap_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int access,
+			struct ibv_mr **ret_mr);
 int __real_verbs_dereg_mr(struct ibv_mr *mr);
 int __wrap_verbs_dereg_mr(struct ibv_mr *mr);
+int __real_verbs_dealloc_mw(struct ibv_mw *mw);
+int __wrap_verbs_dealloc_mw(struct ibv_mw *mw);
+int __real_verbs_async_fd(const struct ibv_context *context);
+int __wrap_verbs_async_fd(const struct ibv_context *context);
+int __real_verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event);
+int __wrap_verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event);
+void __real_verbs_ack_async_event(struct ibv_async_event *event);
+void __wrap_verbs_ack_async_event(struct ibv_async_event *event);
 
 static atomic_bool seam_armed;
+static atomic_uint seam_struck;
+static int seam_pipe[2] = {-1, -1};
 
 static bool seam_is(const char *name)
 {
 	const char *seam = getenv("MEMPOOLD_SEAM");
+	size_t len = strlen(name);
 
-	return seam != NULL && strcmp(seam, name) == 0 && atomic_load(&seam_armed);
+	return seam != NULL && strncmp(seam, name, len) == 0 &&
+	       (seam[len] == '\0' || seam[len] == ':');
+}
+
+/* Is it this fault's turn? */
+static bool seam_strikes(const char *name)
+{
+	const char *colon;
+
+	if (!seam_is(name) || !atomic_load(&seam_armed))
+		return false;
+	colon = strchr(getenv("MEMPOOLD_SEAM"), ':');
+	return colon == NULL || atomic_fetch_add(&seam_struck, 1) < strtoul(colon + 1, NULL, 10);
 }
 
 int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -42,22 +86,125 @@ int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 	return __real_rdma_create_qp(id, pd, attr);
 }
 
+/* Work requests. */
+
+/* A write of no bytes needs no key and reaches no memory. */
+static void seam_skip_invalidate(struct ibv_send_wr *wr)
+{
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->sg_list = NULL;
+	wr->num_sge = 0;
+	wr->wr.rdma.remote_addr = 0;
+	wr->wr.rdma.rkey = 0;
+}
+
 int __wrap_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad)
 {
-	/* A write of no bytes needs no key and reaches no memory. */
-	for (struct ibv_send_wr *at = wr; at != NULL && seam_is("skip-invalidate"); at = at->next) {
-		if (at->opcode != IBV_WR_LOCAL_INV)
-			continue;
-		at->opcode = IBV_WR_RDMA_WRITE;
-		at->sg_list = NULL;
-		at->num_sge = 0;
-		at->wr.rdma.remote_addr = 0;
-		at->wr.rdma.rkey = 0;
+	if ((wr->opcode == IBV_WR_BIND_MW && seam_strikes("fail-post-bind")) ||
+	    (wr->opcode == IBV_WR_LOCAL_INV && seam_strikes("fail-post-invalidate"))) {
+		*ret_bad = wr;
+		return -ENOMEM;
+	}
+	for (struct ibv_send_wr *at = wr; at != NULL; at = at->next) {
+		if (at->opcode == IBV_WR_LOCAL_INV && seam_strikes("skip-invalidate"))
+			seam_skip_invalidate(at);
 	}
 	return __real_verbs_post_send(qp, wr, ret_bad);
 }
 
+/* Return: is it to be kept? */
+static bool seam_completion(struct ibv_wc *wc)
+{
+	if (wc->status != IBV_WC_SUCCESS)
+		return true;
+	if (wc->opcode == IBV_WC_BIND_MW && seam_strikes("fail-bind"))
+		wc->status = IBV_WC_MW_BIND_ERR;
+	if (wc->opcode == IBV_WC_LOCAL_INV && seam_strikes("flush-invalidate"))
+		wc->status = IBV_WC_WR_FLUSH_ERR;
+	return wc->opcode != IBV_WC_LOCAL_INV || !seam_strikes("lose-invalidate");
+}
+
+int __wrap_verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc)
+{
+	int n = __real_verbs_poll_cq(cq, cap, ret_wc);
+	int kept = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (seam_completion(&ret_wc[i]))
+			ret_wc[kept++] = ret_wc[i];
+	}
+	return n < 0 ? n : kept;
+}
+
+/* Registrations and windows. */
+
+int __wrap_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int access,
+			struct ibv_mr **ret_mr)
+{
+	if (seam_strikes("fail-reg"))
+		return -ENOMEM;
+	return __real_verbs_reg_mr(pd, addr, len_bytes, access, ret_mr);
+}
+
+static void *seam_dereg_late(void *mr)
+{
+	(void)usleep(GUARD_LATE_US);
+	(void)__real_verbs_dereg_mr(mr);
+	return NULL;
+}
+
 int __wrap_verbs_dereg_mr(struct ibv_mr *mr)
 {
-	return seam_is("skip-invalidate") ? 0 : __real_verbs_dereg_mr(mr);
+	pthread_t thread;
+
+	if (mr != NULL && seam_strikes("skip-invalidate"))
+		return 0;
+	if (mr == NULL || !seam_strikes("skip-guard-wait") ||
+	    pthread_create(&thread, NULL, seam_dereg_late, mr) != 0)
+		return __real_verbs_dereg_mr(mr);
+	(void)pthread_detach(thread);
+	return 0;
+}
+
+int __wrap_verbs_dealloc_mw(struct ibv_mw *mw)
+{
+	return seam_strikes("fail-dealloc") ? -EBUSY : __real_verbs_dealloc_mw(mw);
+}
+
+/* Asynchronous events: the number of a signal becomes that of an event. */
+
+static void seam_on_signal(int signal_number)
+{
+	uint8_t type = (uint8_t)(signal_number - SIGRTMIN);
+
+	(void)!write(seam_pipe[1], &type, 1);
+}
+
+int __wrap_verbs_async_fd(const struct ibv_context *context)
+{
+	struct sigaction action = {.sa_handler = seam_on_signal, .sa_flags = SA_RESTART};
+
+	if (!seam_is("async") || pipe2(seam_pipe, O_NONBLOCK | O_CLOEXEC) < 0)
+		return __real_verbs_async_fd(context);
+	for (int type = IBV_EVENT_CQ_ERR; type <= IBV_EVENT_PORT_ERR; type++)
+		(void)sigaction(SIGRTMIN + type, &action, NULL);
+	return seam_pipe[0];
+}
+
+int __wrap_verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event)
+{
+	uint8_t type;
+
+	if (seam_pipe[0] < 0)
+		return __real_verbs_get_async_event(context, ret_event);
+	if (read(seam_pipe[0], &type, 1) != 1)
+		return -EAGAIN;
+	*ret_event = (struct ibv_async_event){.event_type = (enum ibv_event_type)type};
+	return 0;
+}
+
+void __wrap_verbs_ack_async_event(struct ibv_async_event *event)
+{
+	if (seam_pipe[0] < 0)
+		__real_verbs_ack_async_event(event);
 }
