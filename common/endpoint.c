@@ -21,6 +21,7 @@
 #include "common/verbs.h"
 
 #define ENDPOINT_WAITING_MAX 4096
+#define ENDPOINT_WAITING_MAX_BYTES (1024u * 1024)
 #define ENDPOINT_SEND_INDEX 0x80000000u /* marks the index half of a send's work request id */
 
 /*
@@ -96,6 +97,7 @@ static void endpoint_pop(struct endpoint *ep)
 	if (ep->first == NULL)
 		ep->last = &ep->first;
 	ep->waiting--;
+	ep->waiting_bytes -= frame->len_bytes;
 	free(frame);
 }
 
@@ -209,7 +211,7 @@ int endpoint_send(struct endpoint *ep, enum endpoint_class class, const struct m
 
 	if (ep->dead)
 		return -ENOTCONN;
-	if (ep->waiting >= ENDPOINT_WAITING_MAX)
+	if (ep->waiting >= ENDPOINT_WAITING_MAX || ep->waiting_bytes >= ENDPOINT_WAITING_MAX_BYTES)
 		return -ENOBUFS;
 	r = message_encode(m, bytes, sizeof(bytes), &len_bytes);
 	assert(r == 0);
@@ -223,6 +225,7 @@ int endpoint_send(struct endpoint *ep, enum endpoint_class class, const struct m
 	*ep->last = frame;
 	ep->last = &frame->next;
 	ep->waiting++;
+	ep->waiting_bytes += len_bytes;
 	return endpoint_flush(ep);
 }
 
@@ -258,6 +261,9 @@ static int endpoint_received(struct endpoint *ep, const struct ibv_wc *wc, struc
 	if (r < 0)
 		return -EPROTO;
 	if (ret_m->credits > ep->peer_receives - ep->credits)
+		return -EPROTO;
+	/* More messages than credits, or one that spends a credit for nothing. */
+	if (ep->owed >= ep->receives || (ret_m->type == MESSAGE_CREDIT && ret_m->credits == 0))
 		return -EPROTO;
 	ep->credits += ret_m->credits;
 	r = endpoint_post_receive(ep, index);

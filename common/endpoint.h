@@ -41,6 +41,7 @@ struct endpoint {
 	struct endpoint_frame *first; /* waiting, oldest first */
 	struct endpoint_frame **last;
 	size_t waiting;		   /* frames in that queue */
+	size_t waiting_bytes;
 	uint64_t blocked_since_ns; /* 0: not waiting for a credit */
 	uint64_t send_since_ns;	   /* 0: no send in flight; else when the oldest was posted */
 	uint64_t sent_ns[ENDPOINT_SENDS];
@@ -78,7 +79,7 @@ int endpoint_peer_receives(struct endpoint *ep, uint32_t receives);
  *
  * Encoded at once; the credits field is filled in when it is posted. Messages arrive in the
  * order of these calls.
- * Return: 0, -ENOMEM, -ENOTCONN (dead), -ENOBUFS (4096 messages wait already), or a negative
+ * Return: 0, -ENOMEM, -ENOTCONN (dead), -ENOBUFS (4096 messages or 1 MiB wait already), or a negative
  * errno of the post.
  */
 int endpoint_send(struct endpoint *ep, enum endpoint_class class, const struct message *m);

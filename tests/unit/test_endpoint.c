@@ -556,6 +556,32 @@ TEST(endpoint_complete__more_credits_than_receives)
 	free_end(end);
 }
 
+/* A peer that never returns a credit may send as many messages as there are receives. */
+TEST(endpoint_complete__more_messages_than_credits)
+{
+	struct end *end = new_end(4);
+	int r = 1;
+	uint32_t taken;
+
+	CHECK(end != NULL);
+	end->ep.credits = 0; /* so that nothing is told of what is owed */
+	for (taken = 0; taken < 100 && r == 1; taken += r == 1)
+		r = arrive_ping(end, 0);
+	CHECK_INT(taken, 4);
+	CHECK_INT(r, -EPROTO);
+	CHECK_INT(end->ep.owed, 4);
+	free_end(end);
+}
+
+TEST(endpoint_complete__credit_message_without_credits)
+{
+	struct end *end = new_end(4);
+
+	CHECK(end != NULL);
+	CHECK_INT(arrive_credit(end, 0), -EPROTO);
+	free_end(end);
+}
+
 TEST(endpoint_peer_receives__once)
 {
 	struct end *end = new_end(4);
