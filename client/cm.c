@@ -135,7 +135,8 @@ void cm_close(struct cm *cm)
 		if (cm->id->qp != NULL)
 			(void)rdma_disconnect(cm->id);
 		/* A QP that cannot be destroyed is left to the end of the process. */
-		(void)verbs_destroy_qp_of(cm->id);
+		(void)verbs_destroy_qp(cm->id->qp);
+		cm->id->qp = NULL;
 		(void)rdma_destroy_id(cm->id);
 		cm->id = NULL;
 	}

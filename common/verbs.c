@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <rdma/rdma_cma.h>
 
 /* The library reports a positive errno or -1 with errno set, depending on the call and provider. */
 static int verbs_result(int r)
@@ -102,17 +101,10 @@ int verbs_qp_set_min_rnr_timer(struct ibv_qp *qp)
 	return verbs_result(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER));
 }
 
-int verbs_destroy_qp_of(struct rdma_cm_id *id)
+int verbs_destroy_qp(struct ibv_qp *qp)
 {
-	int r;
-
-	if (id->qp == NULL)
-		return 0;
 	errno = 0;
-	r = verbs_result(ibv_destroy_qp(id->qp));
-	if (r == 0)
-		id->qp = NULL;
-	return r;
+	return qp == NULL ? 0 : verbs_result(ibv_destroy_qp(qp));
 }
 
 int verbs_async_fd(const struct ibv_context *context)

@@ -44,9 +44,8 @@ int verbs_qp_to_error(struct ibv_qp *qp);
  */
 int verbs_qp_set_min_rnr_timer(struct ibv_qp *qp);
 
-/** verbs_destroy_qp_of() - destroy the QP of an rdma_cm id; may block; Return: 0 or a negative errno */
-struct rdma_cm_id;
-int verbs_destroy_qp_of(struct rdma_cm_id *id);
+/** verbs_destroy_qp() - may block; NULL is allowed; Return: 0 or a negative errno (the QP lives on) */
+int verbs_destroy_qp(struct ibv_qp *qp);
 
 /** verbs_async_fd() - readable when verbs_get_async_event() has something */
 int verbs_async_fd(const struct ibv_context *context);

@@ -168,11 +168,29 @@ int acquire_begin(struct session *session, struct lane *lane, uint64_t request_i
 	return code;
 }
 
+bool acquire_may_wait(struct acquire *acquire)
+{
+	const struct server *server = acquire->session->server;
+
+	if (acquire->may_wait == 0)
+		acquire->may_wait =
+			extent_map_could_fit(server->pool.extents, acquire->request.len_bytes) ? 1 : -1;
+	return acquire->may_wait > 0;
+}
+
 void acquire_lease_bound(struct acquire *acquire)
 {
+	struct lease *lease;
+
 	acquire->bound++;
 	if (acquire->answered || acquire->bound < acquire->request.count)
 		return;
+	TAILQ_FOREACH (lease, &acquire->leases, acquire_link) {
+		if (lease_start_time(lease) < 0) {
+			acquire_lease_failed(acquire, ERROR_INTERNAL);
+			return;
+		}
+	}
 	acquire->answered = true;
 	acquire_grant_all(acquire, acquire->session);
 }

@@ -26,6 +26,7 @@ struct acquire {
 	struct message_acquire request;
 	struct session *session; /* to be answered; not used once it has been */
 	bool answered;
+	int may_wait; /* for clean bytes: 0 not known yet, 1 yes, -1 no */
 	uint32_t bound; /* leases whose windows are bound */
 	uint32_t holds; /* leases, and callers that still need it */
 	TAILQ_HEAD(, lease) leases;
@@ -43,6 +44,9 @@ int acquire_compare(const struct tree_node *a, const struct tree_node *b);
  */
 int acquire_begin(struct session *session, struct lane *lane, uint64_t request_id,
 		  const struct message_acquire *request);
+
+/** acquire_may_wait() - would its leases fit if all that is dirty were clean? Asked once per request */
+bool acquire_may_wait(struct acquire *acquire);
 
 /** acquire_lease_bound() - one of its leases is bound; with the last one all are granted */
 void acquire_lease_bound(struct acquire *acquire);

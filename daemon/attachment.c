@@ -110,6 +110,8 @@ static void attachment_fenced(struct attachment *attachment)
 
 	attachment_set_state(attachment, ATTACHMENT_FENCED);
 	LIST_REMOVE(attachment, lease_link);
+	if (attachment->lane->closing_next == attachment)
+		attachment->lane->closing_next = TAILQ_NEXT(attachment, lane_link);
 	TAILQ_REMOVE(&attachment->lane->attachments, attachment, lane_link);
 	attachment->lane->attachment_count--;
 	attachment_uncharge(attachment);

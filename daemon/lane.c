@@ -393,11 +393,11 @@ bool lane_poll(struct server *server)
 
 static void lane_end_attachments(struct lane *lane)
 {
-	struct attachment *attachment;
-	struct attachment *next;
+	struct attachment *attachment = TAILQ_FIRST(&lane->attachments);
 
-	for (attachment = TAILQ_FIRST(&lane->attachments); attachment != NULL; attachment = next) {
-		next = TAILQ_NEXT(attachment, lane_link);
+	/* Ending one lease may end others of the same acquire, and free what is next. */
+	for (; attachment != NULL; attachment = lane->closing_next) {
+		lane->closing_next = TAILQ_NEXT(attachment, lane_link);
 		lease_lane_closing(attachment->lease, attachment);
 	}
 }
@@ -451,7 +451,9 @@ static void lane_reap_run(struct worker_job *job)
 	int r = window_set_destroy(&lane->windows);
 
 	if (r == 0)
-		r = verbs_destroy_qp_of(lane->id);
+		r = verbs_destroy_qp(lane->qp);
+	if (r == 0)
+		lane->qp = NULL;
 	if (r == 0 && rdma_destroy_id(lane->id) != 0)
 		r = -errno;
 	lane->reap_result = r;
@@ -500,6 +502,8 @@ static void lane_maybe_reap(struct lane *lane)
 	lane->route = 0;
 	(void)rdma_disconnect(lane->id);
 	(void)verbs_qp_to_error(lane->qp);
+	/* Taking a late event for the id, librdmacm would touch the QP that the worker destroys. */
+	lane->id->qp = NULL;
 	lane_reap(lane);
 }
 

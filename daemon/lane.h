@@ -60,6 +60,7 @@ struct lane {
 	struct window_set windows;
 	TAILQ_HEAD(, attachment) attachments;
 	uint32_t attachment_count;
+	struct attachment *closing_next; /* to be told next that the lane closes */
 	struct worker_job reap_job;
 	int reap_result;
 	uint64_t reap_wait_ms;

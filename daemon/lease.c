@@ -172,8 +172,21 @@ static void lease_uncharge(struct lease *lease)
 
 void lease_quarantine(struct lease *lease)
 {
+	struct attachment *attachment;
+	struct attachment *next;
+
 	lease_uncharge(lease);
 	lease->quarantined = true;
+	/* What waits for the fence of the stuck windows is answered, since that may take for ever. */
+	if (lease->state == LEASE_REBINDING && !lease->modify->applied) {
+		lease_end(lease, ERROR_LANE);
+		return;
+	}
+	for (attachment = LIST_FIRST(&lease->attachments); attachment != NULL; attachment = next) {
+		next = LIST_NEXT(attachment, lease_link);
+		if (attachment->state == ATTACHMENT_WAITING && !attachment->in_waiting)
+			attachment_fail(attachment, ERROR_LANE);
+	}
 }
 
 static void lease_free(struct lease *lease)
@@ -199,16 +212,16 @@ static void lease_free(struct lease *lease)
 /* It has its bytes: bind. A failure ends the lease, which answers the request. */
 static void lease_start_binding(struct lease *lease, struct extent *extent, struct lane *lane)
 {
-	struct server *server = lease->server;
 	struct attachment *attachment;
 
 	lease->back.extent = extent;
 	lease->extent_bytes = extent_len_bytes(extent);
 	tenant_charge(lease->tenant, TENANT_BYTES, lease->extent_bytes);
 	lease_set_state(lease, LEASE_BINDING);
-	if (deadline_set(server->deadlines, &lease->deadline,
-			 clock_add_ms(clock_now_ns(), lease->ttl_ms)) < 0 ||
-	    attachment_new(lease, lane, 0, &attachment) < 0) {
+	/* Its time begins with the grant; until then lanes and workers see to it that it goes on. */
+	if (!lease->revoking)
+		deadline_clear(lease->server->deadlines, &lease->deadline);
+	if (attachment_new(lease, lane, 0, &attachment) < 0) {
 		lease_end(lease, ERROR_INTERNAL);
 		return;
 	}
@@ -223,7 +236,7 @@ static int lease_take_extent(struct lease *lease, uint32_t wait_ms, struct exten
 
 	if (!others_first)
 		r = extent_take(pool->extents, lease->len_bytes, ret_extent);
-	if (r == -ENOSPC && wait_ms > 0 && extent_map_could_fit(pool->extents, lease->len_bytes))
+	if (r == -ENOSPC && wait_ms > 0 && acquire_may_wait(lease->acquire))
 		return -EAGAIN;
 	return r;
 }
@@ -275,10 +288,17 @@ static bool lease_serve_tenant(struct server *server, struct tenant *tenant)
 	struct extent *extent;
 	struct lane *lane;
 
-	if (lease == NULL || extent_take(server->pool.extents, lease->len_bytes, &extent) < 0)
+	if (lease == NULL)
+		return false;
+	if (lease->revoking) {
+		lease_end(lease, ERROR_REVOKED);
+		return true;
+	}
+	if (extent_take(server->pool.extents, lease->len_bytes, &extent) < 0)
 		return false;
 	lane = session_lane(lease->session, lease->first_lane);
-	if (lane != NULL && lane->state == LANE_READY) {
+	if (lane != NULL && lane->state == LANE_READY &&
+	    lane->attachment_count < server->config.lane_leases_max) {
 		TAILQ_REMOVE(&tenant->waiting, lease, tenant_link);
 		lease_start_binding(lease, extent, lane);
 		return true;
@@ -400,6 +420,14 @@ static struct attachment *lease_next_bound(struct attachment *attachment)
 	return attachment;
 }
 
+int lease_start_time(struct lease *lease)
+{
+	if (lease->revoking)
+		return 0;
+	return deadline_set(lease->server->deadlines, &lease->deadline,
+			    clock_add_ms(clock_now_ns(), lease->ttl_ms));
+}
+
 void lease_grant(struct lease *lease, struct session *session, uint64_t request_id, bool more)
 {
 	struct attachment *attachment = lease_next_bound(LIST_FIRST(&lease->attachments));
@@ -512,12 +540,20 @@ static void lease_end_attachments(struct lease *lease)
 	}
 }
 
+/* Who waits behind it may fit now. */
+static void lease_leave_queue(struct lease *lease)
+{
+	TAILQ_REMOVE(&lease->tenant->waiting, lease, tenant_link);
+	lease->server->serve_waiting = true;
+	server_end_turn(lease->server);
+}
+
 bool lease_end(struct lease *lease, int reason)
 {
 	if (lease_is_ending(lease))
 		return false;
 	if (lease->state == LEASE_WAITING)
-		TAILQ_REMOVE(&lease->tenant->waiting, lease, tenant_link);
+		lease_leave_queue(lease);
 	lease_set_state(lease, LEASE_ENDING);
 	lease->reason = reason;
 	lease->decided_ns = clock_now_ns();
@@ -542,7 +578,8 @@ bool lease_revoke(struct lease *lease, uint64_t grace_ms)
 	if (lease_is_ending(lease) || lease->revoking)
 		return false;
 	lease->revoking = true;
-	if (lease->state == LEASE_WAITING || until_ns < lease->deadline.at_ns) {
+	if (!deadline_is_set(&lease->deadline) || lease->state == LEASE_WAITING ||
+	    until_ns < lease->deadline.at_ns) {
 		if (deadline_set(server->deadlines, &lease->deadline, until_ns) < 0)
 			return lease_end(lease, ERROR_REVOKED);
 	}

@@ -92,6 +92,9 @@ int lease_begin(struct lease *lease, struct lane *lane, uint32_t wait_ms);
  */
 int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id);
 
+/** lease_start_time() - it is granted: it lasts for its ttl from now on; Return: 0 or -ENOMEM */
+int lease_start_time(struct lease *lease);
+
 /** lease_grant() - tell a session the lease's descriptors; @more: further grants of that request follow */
 void lease_grant(struct lease *lease, struct session *session, uint64_t request_id, bool more);
 

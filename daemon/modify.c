@@ -25,7 +25,7 @@ struct modify_tail {
 	struct pool_return back;
 	struct server *server;
 	struct tenant *tenant;
-	uint64_t len_bytes;
+	uint64_t charged_bytes;
 };
 
 static int modify_check(const struct lease *lease, const struct message_modify *request)
@@ -104,7 +104,8 @@ static int modify_grow_extent(struct lease *lease, uint64_t len_bytes)
 	if (r < 0)
 		return lease_extent_error(r);
 	lease->extent_bytes = extent_len_bytes(lease->back.extent);
-	tenant_charge(lease->tenant, TENANT_BYTES, lease->extent_bytes - before_bytes);
+	if (!lease->quarantined)
+		tenant_charge(lease->tenant, TENANT_BYTES, lease->extent_bytes - before_bytes);
 	return 0;
 }
 
@@ -112,7 +113,7 @@ static void modify_tail_cleaned(struct pool_return *back)
 {
 	struct modify_tail *tail = (struct modify_tail *)((char *)back - offsetof(struct modify_tail, back));
 
-	tenant_uncharge(tail->tenant, TENANT_BYTES, tail->len_bytes);
+	tenant_uncharge(tail->tenant, TENANT_BYTES, tail->charged_bytes);
 	tenant_unref(tail->tenant);
 	tail->server->tails--;
 	server_maybe_stopped(tail->server);
@@ -137,7 +138,7 @@ static void modify_cut_extent(struct lease *lease, uint64_t len_bytes)
 	tail->back.cleaned = modify_tail_cleaned;
 	tail->server = server;
 	tail->tenant = tenant_ref(lease->tenant);
-	tail->len_bytes = extent_len_bytes(cut);
+	tail->charged_bytes = lease->quarantined ? 0 : extent_len_bytes(cut);
 	server->tails++;
 	pool_give_back(&server->pool, &tail->back);
 }

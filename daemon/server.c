@@ -63,6 +63,10 @@ static void server_on_turn(evutil_socket_t fd, short what, void *context)
 	loop_mark();
 	(void)fd;
 	(void)what;
+	if (server->serve_waiting) {
+		server->serve_waiting = false;
+		lease_serve_waiting(server);
+	}
 	lane_flush_all(server);
 	session_flush_notices(server);
 }

@@ -94,6 +94,7 @@ struct server {
 	struct deadline sweep;
 	struct deadline stop_limit;
 
+	bool serve_waiting; /* at the end of the turn: a lease that waited for bytes has gone */
 	bool port_down; /* no new leases are granted */
 	bool stopping;
 	int exit_status;

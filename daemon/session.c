@@ -27,6 +27,7 @@
 
 #define SESSION_LOOK_MS 500u	   /* how often the peer's silence is looked at */
 #define SESSION_LAST_WORDS_MS 500u /* for messages that are under way when it closes */
+#define SESSION_END_STEP 128	   /* leases ended in one turn of the loop */
 #define SESSION_REAP_WAIT_MIN_MS 100u
 #define SESSION_REAP_WAIT_MAX_MS 10000u
 
@@ -82,6 +83,7 @@ struct lane *session_lane(const struct session *session, uint32_t number)
 static void session_maybe_reap(struct session *session);
 static void session_on_deadline(struct deadline *deadline, void *context);
 static void session_on_lane_deadline(struct deadline *deadline, void *context);
+static void session_end_leases(struct deadline *deadline, void *context);
 
 /* The connection. */
 
@@ -168,6 +170,8 @@ static int session_new(struct server *server, struct session **ret_session)
 	session->cq_reserved = entries;
 	session->reap_wait_ms = SESSION_REAP_WAIT_MIN_MS;
 	session->deadline = (struct deadline){.fire = session_on_deadline, .context = session};
+	session->ending_deadline =
+		(struct deadline){.fire = session_end_leases, .context = session};
 	session->lane_deadline =
 		(struct deadline){.fire = session_on_lane_deadline, .context = session};
 	TAILQ_INIT(&session->lanes);
@@ -204,6 +208,7 @@ int session_accept(struct server *server, struct rdma_cm_id *id,
 		goto err_destroy_qp;
 	id->context = session;
 	session->cm_id = id;
+	session->qp = id->qp;
 	r = session_accept_connection(id);
 	if (r < 0)
 		goto err_clear_deadline;
@@ -532,17 +537,6 @@ static void session_say_why(struct session *session, int code)
 	(void)endpoint_send(&session->endpoint, ENDPOINT_NOTICE, &m);
 }
 
-static void session_end_leases(struct session *session, int reason)
-{
-	struct lease *lease;
-	struct lease *next;
-
-	for (lease = TAILQ_FIRST(&session->leases); lease != NULL; lease = next) {
-		next = TAILQ_NEXT(lease, session_link);
-		lease_end(lease, reason);
-	}
-}
-
 static void session_close_lanes(struct session *session, const char *why)
 {
 	struct lane *lane;
@@ -552,6 +546,29 @@ static void session_close_lanes(struct session *session, const char *why)
 		next = TAILQ_NEXT(lane, session_link);
 		lane_close(lane, why);
 	}
+}
+
+/* A bounded number of leases ends in each turn of the loop; the lanes close after the last. */
+static void session_end_leases(struct deadline *deadline, void *context)
+{
+	struct session *session = context;
+	struct server *server = session->server;
+	struct lease *lease;
+
+	/* Ending one lease may end others of the same acquire, and free what is next. */
+	for (int i = 0; i < SESSION_END_STEP && (lease = session->ending_next) != NULL; i++) {
+		session->ending_next = TAILQ_NEXT(lease, session_link);
+		lease_end(lease, server->stopping ? ERROR_DRAINED : ERROR_SESSION_ENDED);
+	}
+	if (session->ending_next != NULL &&
+	    deadline_set(server->deadlines, deadline, clock_now_ns()) == 0)
+		return;
+	while ((lease = session->ending_next) != NULL) {
+		session->ending_next = TAILQ_NEXT(lease, session_link);
+		lease_end(lease, server->stopping ? ERROR_DRAINED : ERROR_SESSION_ENDED);
+	}
+	session_close_lanes(session, session->why);
+	session_maybe_reap(session);
 }
 
 void session_end(struct session *session, int code, const char *why)
@@ -571,9 +588,9 @@ void session_end(struct session *session, int code, const char *why)
 	deadline_clear(server->deadlines, &session->lane_deadline);
 	session->close_limit_ns = clock_add_ms(clock_now_ns(), SESSION_LAST_WORDS_MS);
 	(void)deadline_set(server->deadlines, &session->deadline, session->close_limit_ns);
-	session_end_leases(session, server->stopping ? ERROR_DRAINED : ERROR_SESSION_ENDED);
-	session_close_lanes(session, why);
-	session_maybe_reap(session);
+	session->why = why;
+	session->ending_next = TAILQ_FIRST(&session->leases);
+	session_end_leases(&session->ending_deadline, session);
 }
 
 static void session_free(struct session *session)
@@ -601,7 +618,9 @@ static void session_reap_run(struct worker_job *job)
 {
 	struct session *session = (struct session *)((char *)job - offsetof(struct session, reap_job));
 
-	session->reap_result = verbs_destroy_qp_of(session->cm_id);
+	session->reap_result = verbs_destroy_qp(session->qp);
+	if (session->reap_result == 0)
+		session->qp = NULL;
 	if (session->reap_result == 0 && rdma_destroy_id(session->cm_id) != 0)
 		session->reap_result = -errno;
 }
@@ -640,7 +659,7 @@ static void session_maybe_reap(struct session *session)
 	struct server *server = session->server;
 
 	if (session->state != SESSION_CLOSING || !TAILQ_EMPTY(&session->lanes) ||
-	    session_has_last_words(session))
+	    session->ending_next != NULL || session_has_last_words(session))
 		return;
 	session_set_state(session, SESSION_REAPING);
 	deadline_clear(server->deadlines, &session->deadline);
@@ -648,8 +667,10 @@ static void session_maybe_reap(struct session *session)
 	route_remove(&server->device.control_routes, session->route);
 	session->route = 0;
 	(void)rdma_disconnect(session->cm_id);
-	if (session->cm_id->qp != NULL)
-		(void)verbs_qp_to_error(session->cm_id->qp);
+	if (session->qp != NULL)
+		(void)verbs_qp_to_error(session->qp);
+	/* Taking a late event for the id, librdmacm would touch the QP that the worker destroys. */
+	session->cm_id->qp = NULL;
 	session->reap_job.run = session_reap_run;
 	session->reap_job.done = session_reap_done;
 	worker_submit(server->verbs_worker, &session->reap_job);
@@ -686,6 +707,8 @@ void session_lane_gone(struct session *session)
 
 void session_lease_gone(struct session *session, struct lease *lease)
 {
+	if (session->ending_next == lease)
+		session->ending_next = TAILQ_NEXT(lease, session_link);
 	TAILQ_REMOVE(&session->leases, lease, session_link);
 	session->lease_count--;
 }

@@ -40,6 +40,7 @@ struct session {
 	uint64_t id;
 	uint32_t route;
 	struct rdma_cm_id *cm_id;
+	struct ibv_qp *qp; /* of the id, also when the id has given it up to be destroyed */
 	uint32_t cq_reserved;
 	uint8_t *memory; /* of the endpoint; a slot of the device's control buffers */
 	struct endpoint endpoint;
@@ -57,6 +58,9 @@ struct session {
 	struct deadline lane_deadline;
 	TAILQ_HEAD(, lease) leases;
 	uint64_t lease_count;
+	struct lease *ending_next; /* to be ended next while the session closes */
+	struct deadline ending_deadline;
+	const char *why; /* it closes */
 	struct message_leases_ended ended_notice; /* collected until the end of the loop's turn */
 	struct message_revoke revoke_notice;	  /* likewise */
 	struct {

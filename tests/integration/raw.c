@@ -163,7 +163,8 @@ void raw_close(struct raw *raw)
 	if (raw->id != NULL) {
 		if (raw->id->qp != NULL) {
 			(void)rdma_disconnect(raw->id);
-			(void)verbs_destroy_qp_of(raw->id);
+			(void)verbs_destroy_qp(raw->id->qp);
+			raw->id->qp = NULL;
 		}
 		(void)rdma_destroy_id(raw->id);
 	}
