@@ -2,10 +2,11 @@
 /*
  * A client for tests that kill it.
  *
- * usage: itest_child ENDPOINT TENANT LEASES BYTES [idle]
+ * usage: itest_child ENDPOINT TENANT LEASES BYTES [idle | read]
  *
  * Acquires so many leases of so many bytes, prints "ready", then writes to one after the
- * other for ever (or sleeps). Exit status 1 and a line on standard error if anything fails.
+ * other for ever (or sleeps, or reads). Exit status 1 and a line on standard error if anything
+ * fails.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,10 +53,12 @@ int main(int argc, char **argv)
 	}
 	puts("ready");
 	fflush(stdout);
-	while (argc > 5)
+	while (argc > 5 && strcmp(argv[5], "idle") == 0)
 		pause();
 	for (size_t i = 0;; i = (i + 1) % count) {
-		if (mempool_write(leases[i], 0, buf, len_bytes) < 0)
+		if (argc > 5 && mempool_read(leases[i], 0, buf, len_bytes) < 0)
+			return fail("read");
+		if (argc == 5 && mempool_write(leases[i], 0, buf, len_bytes) < 0)
 			return fail("write");
 	}
 }

@@ -15,9 +15,10 @@
  *	fail-reg	 a registration fails for want of memory
  *	fail-dealloc	 a window cannot be deallocated
  *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type
+ *	no-windows	 no device says that it has memory windows
  *
- * The self-test of the start is left alone: the fault begins with the first connection, which
- * is the first QP that rdma_cm makes.
+ * The self-test of the start is left alone: but for the last one, the fault begins with the
+ * first connection, which is the first QP that rdma_cm makes.
  *
  * Thread: the loop, and the verbs worker for windows and registrations.
  */
@@ -35,6 +36,8 @@
 
 #define GUARD_LATE_US 20000
 
+int __real_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
+int __wrap_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
 int __real_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int __real_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ret_bad);
@@ -78,6 +81,17 @@ static bool seam_strikes(const char *name)
 		return false;
 	colon = strchr(getenv("MEMPOOLD_SEAM"), ':');
 	return colon == NULL || atomic_fetch_add(&seam_struck, 1) < strtoul(colon + 1, NULL, 10);
+}
+
+int __wrap_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+	int r = __real_ibv_query_device(context, attr);
+
+	if (r == 0 && seam_is("no-windows"))
+		attr->device_cap_flags &= ~(unsigned int)(IBV_DEVICE_MEM_WINDOW |
+							  IBV_DEVICE_MEM_WINDOW_TYPE_2A |
+							  IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	return r;
 }
 
 int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
