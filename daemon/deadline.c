@@ -24,7 +24,7 @@
 #include "common/clock.h"
 #include "daemon/loop.h"
 
-#define FIRES_PER_WAKEUP 64
+#define FIRES_PER_WAKEUP 32
 #define CAPACITY_MIN 64
 
 struct entry {

@@ -21,7 +21,7 @@
 
 #include "daemon/loop.h"
 
-#define DONE_PER_WAKEUP 64
+#define DONE_PER_WAKEUP 32
 #define THREAD_NAME_MAX 16 /* with the closing 0 */
 
 struct job_list {

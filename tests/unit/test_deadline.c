@@ -426,7 +426,7 @@ TEST(deadline_queue__loop_fires_what_is_long_overdue)
 }
 
 #define STORM_DEADLINES 10000
-#define STORM_PER_WAKEUP 64
+#define STORM_PER_WAKEUP 32
 
 struct storm {
 	struct event_base *base;

@@ -16,7 +16,7 @@
 #include "tests/unit/test.h"
 
 #define JOBS 1000
-#define DONE_PER_WAKEUP 64
+#define DONE_PER_WAKEUP 32
 
 struct test_job {
 	struct worker_job job; /* first, so that a job is its test_job */
