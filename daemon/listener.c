@@ -28,7 +28,7 @@
 #include "proto/error.h"
 #include "proto/private_data.h"
 
-#define LISTENER_EVENTS_PER_TURN 32
+#define LISTENER_EVENTS_PER_TURN 8
 
 static struct log_limit listener_reject_limit;
 
