@@ -7,7 +7,7 @@
 
 #define ADDRESS_HOST_MAX 255 /* bytes, without the terminating NUL */
 #define ADDRESS_TEXT_MAX 80
-#define ADDRESS_PORT "7471"
+#define ADDRESS_PORT	 "7471"
 
 struct address {
 	char host[ADDRESS_HOST_MAX + 1];

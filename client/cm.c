@@ -21,13 +21,13 @@
 #include "common/verbs.h"
 #include "proto/error.h"
 
-#define CM_RETRY_COUNT 5     /* of a packet that is not acknowledged */
+#define CM_RETRY_COUNT	   5 /* of a packet that is not acknowledged */
 #define CM_RNR_RETRY_COUNT 6 /* 7 would mean for ever */
 
 /* Reasons of a reject (InfiniBand, table "REJ reasons"). */
-#define CM_REJECT_TIMEOUT 4
+#define CM_REJECT_TIMEOUT    4
 #define CM_REJECT_SERVICE_ID 8
-#define CM_REJECT_CONSUMER 28
+#define CM_REJECT_CONSUMER   28
 
 struct cm_event {
 	enum rdma_cm_event_type type;
@@ -123,8 +123,7 @@ int cm_wait(struct cm *cm, pthread_mutex_t *lock)
 	case CM_CONNECTING:
 		return client_error_raise(MEMPOOL_E_TIMEOUT, "no answer to the connect request");
 	default:
-		return client_error_raise(MEMPOOL_E_UNREACHABLE,
-					  "nobody answers for that address");
+		return client_error_raise(MEMPOOL_E_UNREACHABLE, "nobody answers for that address");
 	}
 }
 

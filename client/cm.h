@@ -17,12 +17,12 @@
  */
 
 enum cm_state {
-	CM_CLOSED,	/* no id */
-	CM_ADDRESS,	/* the address is being resolved */
-	CM_ROUTE,	/* the route is being resolved */
-	CM_CONNECTING,	/* the request is on its way; the QP exists */
+	CM_CLOSED,     /* no id */
+	CM_ADDRESS,    /* the address is being resolved */
+	CM_ROUTE,      /* the route is being resolved */
+	CM_CONNECTING, /* the request is on its way; the QP exists */
 	CM_ESTABLISHED,
-	CM_GONE,	/* failed, refused or disconnected; error says why; id and QP still exist */
+	CM_GONE, /* failed, refused or disconnected; error says why; id and QP still exist */
 };
 
 struct cm;

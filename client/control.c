@@ -26,9 +26,9 @@
 #include "proto/limits.h"
 
 #define CONTROL_RECEIVES 32
-#define CONTROL_ROUTE 1 /* the queue is the endpoint's own, so one route does */
-#define CONTROL_BATCH 16
-#define CONTROL_BATCHES 16 /* in one step */
+#define CONTROL_ROUTE	 1 /* the queue is the endpoint's own, so one route does */
+#define CONTROL_BATCH	 16
+#define CONTROL_BATCHES	 16 /* in one step */
 
 static int control_setup(struct cm *cm)
 {
@@ -36,12 +36,13 @@ static int control_setup(struct cm *cm)
 	struct control *control = &pool->control;
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
-		.cap = {
-			.max_send_wr = ENDPOINT_SENDS,
-			.max_recv_wr = CONTROL_RECEIVES,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
+		.cap =
+			{
+				.max_send_wr = ENDPOINT_SENDS,
+				.max_recv_wr = CONTROL_RECEIVES,
+				.max_send_sge = 1,
+				.max_recv_sge = 1,
+			},
 	};
 	struct ibv_pd *pd;
 	int r;

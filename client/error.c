@@ -68,7 +68,7 @@ int client_error_code(uint32_t number)
 {
 	switch (number) {
 #define X(name, value, text) case (value):
-	ERROR_LIST(X)
+		ERROR_LIST(X)
 #undef X
 		return -(int)number;
 	default:

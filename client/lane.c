@@ -12,8 +12,8 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 
 #include "client/control.h"
@@ -25,8 +25,8 @@
 #include "proto/message.h"
 
 #define LANE_READ_DEPTH_MAX 16
-#define LANE_SPINS 200 /* polls before we sleep */
-#define LANE_FLUSH_MS 1000 /* a QP in ERR gives everything back within that, or never */
+#define LANE_SPINS	    200	 /* polls before we sleep */
+#define LANE_FLUSH_MS	    1000 /* a QP in ERR gives everything back within that, or never */
 
 /* Limits of the device that concern us. */
 static int lane_query(struct lane *lane, struct cm *cm)
@@ -56,12 +56,14 @@ static int lane_setup(struct cm *cm)
 	struct lane *lane = cm->owner;
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
-		.cap = {
-			.max_send_wr = LANE_SENDS,
-			.max_recv_wr = 1, /* none is posted, but not every device can do without */
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
+		.cap =
+			{
+				.max_send_wr = LANE_SENDS,
+				.max_recv_wr =
+					1, /* none is posted, but not every device can do without */
+				.max_send_sge = 1,
+				.max_recv_sge = 1,
+			},
 	};
 	struct ibv_pd *pd;
 	int r;

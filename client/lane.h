@@ -22,9 +22,9 @@
  * the lane lost; the QP is then in ERR and the holder gets its flushes.
  */
 
-#define LANE_SLOTS 8 /* staging buffers, and so pieces in flight */
+#define LANE_SLOTS	8 /* staging buffers, and so pieces in flight */
 #define LANE_SLOT_BYTES (256u * 1024)
-#define LANE_SENDS 64 /* work requests that the QP has room for */
+#define LANE_SENDS	64 /* work requests that the QP has room for */
 
 enum lane_state {
 	LANE_CLOSED,

@@ -143,7 +143,7 @@ int lease_restore(struct mempool_lease *lease, struct lane *lane, uint64_t deadl
 
 /** lease_descriptors() - for tests; @ret_count: their number */
 static inline const struct message_descriptor *lease_descriptors(const mempool_lease *lease,
-								  uint32_t *ret_count)
+								 uint32_t *ret_count)
 {
 	*ret_count = lease->descriptor_count;
 	return lease->descriptors;

@@ -29,8 +29,8 @@
 #include "proto/error.h"
 
 #define POOL_TIMEOUT_MS 5000
-#define POOL_BYE_MS 1000 /* at most that for the last message */
-#define POOL_CM_EVENTS 64 /* in one step */
+#define POOL_BYE_MS	1000 /* at most that for the last message */
+#define POOL_CM_EVENTS	64   /* in one step */
 
 struct pool_device {
 	struct pool_device *next;
@@ -177,10 +177,9 @@ static int pool_open_channel(struct mempool *pool)
 	errno = 0;
 	pool->channel = rdma_create_event_channel();
 	if (pool->channel == NULL)
-		return client_error_raise(errno == ENODEV || errno == ENOENT ? MEMPOOL_E_NO_RDMA
-									     : MEMPOOL_E_SYSTEM,
-					  "this machine has no RDMA connection manager: %s",
-					  strerrordesc_np(errno));
+		return client_error_raise(
+			errno == ENODEV || errno == ENOENT ? MEMPOOL_E_NO_RDMA : MEMPOOL_E_SYSTEM,
+			"this machine has no RDMA connection manager: %s", strerrordesc_np(errno));
 	r = verbs_set_nonblocking(pool->channel->fd);
 	if (r == 0)
 		return 0;
@@ -290,10 +289,9 @@ static void pool_note_failure(const struct addrinfo *where, int code, struct cli
 	/* That the one address in two leads over no RDMA device tells less than anything else. */
 	if (tried->code == 0 || code != MEMPOOL_E_NO_RDMA)
 		tried->code = code;
-	(void)snprintf(tried->text + used, sizeof(tried->text) - used, "%s%s: %s",
-		       used == 0 ? "" : "; ",
-		       address_format(where->ai_addr, where->ai_addrlen, address),
-		       mempool_last_error());
+	(void)snprintf(
+		tried->text + used, sizeof(tried->text) - used, "%s%s: %s", used == 0 ? "" : "; ",
+		address_format(where->ai_addr, where->ai_addrlen, address), mempool_last_error());
 }
 
 /* Return: might another address of the same host do better? */

@@ -24,7 +24,7 @@ typedef int (*request_answer_fn)(struct request *request, const struct message *
 
 struct request {
 	struct request *next; /* in the list while it waits */
-	uint64_t id; /* 0: to be given one when it is added */
+	uint64_t id;	      /* 0: to be given one when it is added */
 	uint16_t answer_type;
 	request_answer_fn answer; /* NULL: nothing but the type is of interest */
 	void *context;

@@ -35,7 +35,7 @@ struct transfer {
 	void *read_buf;	       /* either */
 	const void *write_buf; /* or */
 	uint32_t right;
-	int stopped; /* 0, or the code for which no further piece may be posted */
+	int stopped;		    /* 0, or the code for which no further piece may be posted */
 	enum ibv_wc_status failure; /* of the piece that has cost the lane */
 	uint64_t posted_bytes;
 	uint64_t pieces_posted;
@@ -91,8 +91,8 @@ static void transfer_finish_piece(struct transfer *t)
 	const struct transfer_piece *piece = &t->pieces[t->pieces_done % LANE_SLOTS];
 
 	if (t->read_buf != NULL)
-		memcpy((uint8_t *)t->read_buf + piece->at_bytes,
-		       lane_slot(t->lane, t->pieces_done), piece->len_bytes);
+		memcpy((uint8_t *)t->read_buf + piece->at_bytes, lane_slot(t->lane, t->pieces_done),
+		       piece->len_bytes);
 	t->pieces_done++;
 }
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #define CLOCK_NS_PER_MS UINT64_C(1000000)
-#define CLOCK_NS_PER_S UINT64_C(1000000000)
+#define CLOCK_NS_PER_S	UINT64_C(1000000000)
 
 /* A source of time, for tests. */
 typedef uint64_t (*clock_source_fn)(void);

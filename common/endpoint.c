@@ -20,9 +20,9 @@
 #include "common/route.h"
 #include "common/verbs.h"
 
-#define ENDPOINT_WAITING_MAX 4096
+#define ENDPOINT_WAITING_MAX	   4096
 #define ENDPOINT_WAITING_MAX_BYTES (1024u * 1024)
-#define ENDPOINT_SEND_INDEX 0x80000000u /* marks the index half of a send's work request id */
+#define ENDPOINT_SEND_INDEX	   0x80000000u /* marks the index half of a send's work request id */
 
 /*
  * Soft-RoCE hands on the kernel's number for this flag, which is that of IP_CSUM_OK here. A

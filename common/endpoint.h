@@ -26,21 +26,21 @@ struct endpoint_frame;
 
 struct endpoint {
 	struct ibv_qp *qp;
-	uint8_t *memory;   /* receives, then sends, PROTO_MESSAGE_MAX bytes each; borrowed */
+	uint8_t *memory; /* receives, then sends, PROTO_MESSAGE_MAX bytes each; borrowed */
 	uint32_t lkey;
-	uint32_t route;	   /* upper half of the work requests' ids */
-	uint32_t receives; /* buffers that are posted in all */
+	uint32_t route;		  /* upper half of the work requests' ids */
+	uint32_t receives;	  /* buffers that are posted in all */
 	uint32_t receives_posted; /* in the device's hands now */
 	uint32_t sends_posted;
 	uint32_t sends_free_mask;
-	uint32_t credits; /* sends that the peer has room for */
+	uint32_t credits;	/* sends that the peer has room for */
 	uint32_t peer_receives; /* that the peer has posted in all, as far as it has said */
-	uint32_t owed;	  /* receives posted again that the peer does not know of */
-	bool dead;	  /* nothing is posted any more */
+	uint32_t owed;		/* receives posted again that the peer does not know of */
+	bool dead;		/* nothing is posted any more */
 	bool peer_receives_known;
 	struct endpoint_frame *first; /* waiting, oldest first */
 	struct endpoint_frame **last;
-	size_t waiting;		   /* frames in that queue */
+	size_t waiting; /* frames in that queue */
 	size_t waiting_bytes;
 	uint64_t blocked_since_ns; /* 0: not waiting for a credit */
 	uint64_t send_since_ns;	   /* 0: no send in flight; else when the oldest was posted */

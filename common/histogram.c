@@ -12,7 +12,7 @@
 
 #include "common/checked.h"
 
-#define SUB_BITS 3 /* 8 buckets for each power of two */
+#define SUB_BITS  3 /* 8 buckets for each power of two */
 #define SUB_COUNT ((size_t)1 << SUB_BITS)
 
 static_assert(HISTOGRAM_BUCKETS == (64 - SUB_BITS + 1) * SUB_COUNT, "all 64-bit values");

@@ -19,19 +19,19 @@
 #include "common/clock.h"
 #include "common/text.h"
 
-#define LINE_MAX_BYTES 1000 /* newline included */
+#define LINE_MAX_BYTES	 1000 /* newline included */
 #define SUFFIX_MAX_BYTES 40
-#define LIMIT_LINES 10
-#define LIMIT_WINDOW_NS CLOCK_NS_PER_S
+#define LIMIT_LINES	 10
+#define LIMIT_WINDOW_NS	 CLOCK_NS_PER_S
 
 static const struct {
 	const char *word;
 	int journal; /* number that systemd's journal takes as a prefix */
 } levels[] = {
-	[LOG_LEVEL_ERROR] = { "error", 3 },
-	[LOG_LEVEL_WARN] = { "warn", 4 },
-	[LOG_LEVEL_INFO] = { "info", 6 },
-	[LOG_LEVEL_DEBUG] = { "debug", 7 },
+	[LOG_LEVEL_ERROR] = {"error", 3},
+	[LOG_LEVEL_WARN] = {"warn", 4},
+	[LOG_LEVEL_INFO] = {"info", 6},
+	[LOG_LEVEL_DEBUG] = {"debug", 7},
 };
 
 static _Atomic int current_level = LOG_LEVEL_INFO;
@@ -48,8 +48,8 @@ enum log_level log_get_level(void)
 
 static size_t write_prefix(enum log_level level, char *buf, size_t cap_bytes)
 {
-	struct timespec now = { 0 };
-	struct tm utc = { 0 };
+	struct timespec now = {0};
+	struct tm utc = {0};
 	size_t used;
 
 	if (getenv("JOURNAL_STREAM"))
@@ -57,8 +57,8 @@ static size_t write_prefix(enum log_level level, char *buf, size_t cap_bytes)
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	(void)gmtime_r(&now.tv_sec, &utc);
 	used = strftime(buf, cap_bytes, "%Y-%m-%dT%H:%M:%S", &utc);
-	return used + (size_t)snprintf(buf + used, cap_bytes - used, ".%03ldZ %s: ",
-				       now.tv_nsec / 1000000, levels[level].word);
+	return used + (size_t)snprintf(buf + used, cap_bytes - used,
+				       ".%03ldZ %s: ", now.tv_nsec / 1000000, levels[level].word);
 }
 
 static void write_line(enum log_level level, uint64_t suppressed, const char *format, va_list ap)

@@ -13,8 +13,8 @@
 
 enum log_level {
 	LOG_LEVEL_ERROR, /* the daemon cannot do what it should */
-	LOG_LEVEL_WARN,  /* an operator should know */
-	LOG_LEVEL_INFO,  /* start, stop, sessions, leases */
+	LOG_LEVEL_WARN,	 /* an operator should know */
+	LOG_LEVEL_INFO,	 /* start, stop, sessions, leases */
 	LOG_LEVEL_DEBUG, /* for developers */
 };
 
@@ -48,8 +48,8 @@ void log_limited(enum log_level level, struct log_limit *limit, const char *form
 	__attribute__((format(printf, 3, 4)));
 
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
-#define log_warn(...) log_write(LOG_LEVEL_WARN, __VA_ARGS__)
-#define log_info(...) log_write(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_warn(...)  log_write(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...)  log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...) log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
 #endif

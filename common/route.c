@@ -12,10 +12,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ROUTE_SLOT_BITS 20
-#define ROUTE_SLOTS_MAX (1u << ROUTE_SLOT_BITS)
+#define ROUTE_SLOT_BITS	  20
+#define ROUTE_SLOTS_MAX	  (1u << ROUTE_SLOT_BITS)
 #define ROUTE_GENERATIONS (1u << (32 - ROUTE_SLOT_BITS))
-#define ROUTE_NONE UINT32_MAX
+#define ROUTE_NONE	  UINT32_MAX
 
 struct route_entry {
 	void *object; /* NULL: free */
@@ -83,8 +83,7 @@ void *route_find(const struct route_table *table, uint32_t route)
 {
 	uint32_t slot = route % ROUTE_SLOTS_MAX;
 
-	if (slot >= table->capacity ||
-	    table->entries[slot].generation != route >> ROUTE_SLOT_BITS)
+	if (slot >= table->capacity || table->entries[slot].generation != route >> ROUTE_SLOT_BITS)
 		return NULL;
 	return table->entries[slot].object;
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ELLIPSIS "..."
+#define ELLIPSIS    "..."
 #define ESCAPED_MAX 5 /* "\xNN" and its NUL */
 
 static size_t escape_char(unsigned char c, char *buf)

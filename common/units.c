@@ -22,19 +22,19 @@ struct unit {
 
 /* Smallest first. */
 static const struct unit size_units[] = {
-	{ "B", 1 },
-	{ "KiB", UINT64_C(1) << 10 },
-	{ "MiB", UINT64_C(1) << 20 },
-	{ "GiB", UINT64_C(1) << 30 },
-	{ "TiB", UINT64_C(1) << 40 },
+	{"B", 1},
+	{"KiB", UINT64_C(1) << 10},
+	{"MiB", UINT64_C(1) << 20},
+	{"GiB", UINT64_C(1) << 30},
+	{"TiB", UINT64_C(1) << 40},
 };
 
 static const struct unit duration_units[] = {
-	{ "ms", 1 },
-	{ "s", 1000 },
-	{ "min", UINT64_C(60) * 1000 },
-	{ "h", UINT64_C(60) * 60 * 1000 },
-	{ "d", UINT64_C(24) * 60 * 60 * 1000 },
+	{"ms", 1},
+	{"s", 1000},
+	{"min", UINT64_C(60) * 1000},
+	{"h", UINT64_C(60) * 60 * 1000},
+	{"d", UINT64_C(24) * 60 * 60 * 1000},
 };
 
 #define UNIT_COUNT(units) (sizeof(units) / sizeof((units)[0]))

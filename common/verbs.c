@@ -38,7 +38,8 @@ int verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc)
 	return n < 0 ? -EIO : n;
 }
 
-int verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int access, struct ibv_mr **ret_mr)
+int verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int access,
+		 struct ibv_mr **ret_mr)
 {
 	struct ibv_mr *mr;
 

@@ -19,7 +19,8 @@ int verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_w
 int verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc);
 
 /** verbs_reg_mr() - may block; Return: 0 or a negative errno */
-int verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int access, struct ibv_mr **ret_mr);
+int verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int access,
+		 struct ibv_mr **ret_mr);
 
 /** verbs_dereg_mr() - may block; NULL is allowed; Return: 0 or a negative errno (the MR lives on) */
 int verbs_dereg_mr(struct ibv_mr *mr);

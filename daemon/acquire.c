@@ -174,7 +174,8 @@ bool acquire_may_wait(struct acquire *acquire)
 
 	if (acquire->may_wait == 0)
 		acquire->may_wait =
-			extent_map_could_fit(server->pool.extents, acquire->request.len_bytes) ? 1 : -1;
+			extent_map_could_fit(server->pool.extents, acquire->request.len_bytes) ? 1
+											       : -1;
 	return acquire->may_wait > 0;
 }
 

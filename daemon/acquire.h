@@ -26,7 +26,7 @@ struct acquire {
 	struct message_acquire request;
 	struct session *session; /* to be answered; not used once it has been */
 	bool answered;
-	int may_wait; /* for clean bytes: 0 not known yet, 1 yes, -1 no */
+	int may_wait;	/* for clean bytes: 0 not known yet, 1 yes, -1 no */
 	uint32_t bound; /* leases whose windows are bound */
 	uint32_t holds; /* leases, and callers that still need it */
 	TAILQ_HEAD(, lease) leases;

@@ -36,18 +36,18 @@
 #include "daemon/loop.h"
 #include "proto/error.h"
 
-#define CONNECTIONS_MAX 64
-#define OUTSTANDING_MAX 32
-#define OUTPUT_MAX_BYTES (4u << 20)
+#define CONNECTIONS_MAX	   64
+#define OUTSTANDING_MAX	   32
+#define OUTPUT_MAX_BYTES   (4u << 20)
 #define OUTPUT_PAUSE_BYTES (1u << 20) /* no further requests are called above this */
-#define LINES_PER_WAKEUP 32
+#define LINES_PER_WAKEUP   32
 #define ACCEPTS_PER_WAKEUP 16
-#define BACKLOG 64
-#define SOCKET_MODE 0660
-#define LINE_TIMEOUT_MS 10000
-#define WRITE_TIMEOUT_MS 10000
-#define ACCEPT_PAUSE_MS 1000
-#define ERROR_TEXT_MAX 512
+#define BACKLOG		   64
+#define SOCKET_MODE	   0660
+#define LINE_TIMEOUT_MS	   10000
+#define WRITE_TIMEOUT_MS   10000
+#define ACCEPT_PAUSE_MS	   1000
+#define ERROR_TEXT_MAX	   512
 
 struct admin_connection;
 
@@ -611,7 +611,7 @@ static int bind_and_listen(struct admin *admin, const struct sockaddr_un *addres
 
 static int open_socket(struct admin *admin)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
 
 	memcpy(address.sun_path, admin->path, sizeof(address.sun_path));
@@ -639,8 +639,8 @@ static void remove_own_file(const struct admin *admin)
 
 static int open_events(struct admin *admin)
 {
-	admin->accept_event = event_new(admin->base, admin->listen_fd, EV_READ | EV_PERSIST,
-					on_accept, admin);
+	admin->accept_event =
+		event_new(admin->base, admin->listen_fd, EV_READ | EV_PERSIST, on_accept, admin);
 	admin->resume_event = evtimer_new(admin->base, on_resume, admin);
 	if (!admin->accept_event || !admin->resume_event)
 		return -ENOMEM;

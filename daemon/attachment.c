@@ -54,8 +54,8 @@ static void attachment_uncharge(struct attachment *attachment)
 int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
 		   struct attachment **ret_attachment)
 {
-	uint64_t count = attachment_window_total(lease->len_bytes,
-						 lease->server->config.window_max_bytes);
+	uint64_t count =
+		attachment_window_total(lease->len_bytes, lease->server->config.window_max_bytes);
 	struct attachment *attachment;
 
 	assert(count <= PROTO_LEASE_WINDOWS_MAX);
@@ -130,9 +130,8 @@ static void attachment_cut_range(struct attachment *attachment, struct window *w
 
 	window->offset_bytes = attachment->covered_bytes;
 	window->addr = (uintptr_t)(server->pool.memory + start + window->offset_bytes);
-	window->len_bytes = left < server->config.window_max_bytes
-				    ? left
-				    : server->config.window_max_bytes;
+	window->len_bytes =
+		left < server->config.window_max_bytes ? left : server->config.window_max_bytes;
 	window->access = 0;
 	if ((lease->rights & MESSAGE_RIGHT_READ) != 0)
 		window->access |= IBV_ACCESS_REMOTE_READ;

@@ -29,14 +29,14 @@ struct attachment {
 	TAILQ_ENTRY(attachment) lane_link;
 	TAILQ_ENTRY(attachment) waiting_link; /* in the window set's queue */
 	bool in_waiting;
-	uint64_t request_id; /* of the client's message that is answered when it is bound */
+	uint64_t request_id;	/* of the client's message that is answered when it is bound */
 	uint64_t len_bytes;	/* of the lease, as far as its windows are to reach */
 	uint64_t covered_bytes; /* by the windows taken so far */
 	uint32_t window_count;	/* wanted in all */
 	uint32_t windows_taken; /* of those, so far */
 	uint32_t windows_bound;
-	uint32_t windows_held; /* taken and not yet fenced */
-	int failure; /* error code if binding went wrong */
+	uint32_t windows_held;	 /* taken and not yet fenced */
+	int failure;		 /* error code if binding went wrong */
 	struct window **windows; /* NULL where fenced */
 };
 

@@ -23,9 +23,9 @@
 #include "common/text.h"
 #include "common/units.h"
 
-#define FILE_MAX_BYTES (1u << 20)
-#define VALUE_TEXT_MAX 96 /* of a wrong value in an error line */
-#define PATH_TEXT_MAX 128
+#define FILE_MAX_BYTES	 (1u << 20)
+#define VALUE_TEXT_MAX	 96 /* of a wrong value in an error line */
+#define PATH_TEXT_MAX	 128
 #define ALLOWED_TEXT_MAX 128
 
 enum key_type {
@@ -40,14 +40,14 @@ enum key_type {
 struct config_key {
 	const char *name;
 	enum key_type type;
-	size_t offset;		     /* of the field in struct config */
-	const char *default_text;    /* NULL: the key is required */
+	size_t offset;		  /* of the field in struct config */
+	const char *default_text; /* NULL: the key is required */
 	const char *min;
 	const char *max;
-	const char *multiple;	     /* sizes only; NULL: any */
-	const char *const *names;    /* KEY_ENUM: in the order of its numbers, NULL at the end */
+	const char *multiple;	  /* sizes only; NULL: any */
+	const char *const *names; /* KEY_ENUM: in the order of its numbers, NULL at the end */
 	bool (*is_valid)(const char *item); /* strings and items of lists; NULL: anything */
-	const char *form;	     /* what is_valid takes */
+	const char *form;		    /* what is_valid takes */
 	const char *help;
 };
 
@@ -77,94 +77,209 @@ static bool is_endpoint(const char *item);
 #define FIELD(name) offsetof(struct config, name)
 
 static const struct config_key keys[] = {
-	{ .name = "device", .type = KEY_STRING, .offset = FIELD(device),
-	  .default_text = "", .min = "0", .max = "255",
-	  .help = "RDMA device; empty: by listen address, else the first that can serve" },
-	{ .name = "device_wait", .type = KEY_DURATION, .offset = FIELD(device_wait_ms),
-	  .default_text = "60s", .min = "0", .max = "1h",
-	  .help = "how long to wait at start for a device" },
-	{ .name = "listen", .type = KEY_LIST, .offset = FIELD(listen),
-	  .min = "1", .max = "8", .is_valid = is_endpoint, .form = "host:port or [v6]:port",
-	  .help = "addresses of RDMA interfaces to serve on" },
-	{ .name = "pool_size", .type = KEY_SIZE, .offset = FIELD(pool_size_bytes),
-	  .min = "1MiB", .max = "64TiB", .multiple = "4KiB",
-	  .help = "memory to lend; all of it is locked at start" },
-	{ .name = "admin_socket", .type = KEY_STRING, .offset = FIELD(admin_socket),
-	  .default_text = "/run/mempoold/admin.sock", .min = "1", .max = "107",
-	  .help = "unix socket for mempoolctl" },
-	{ .name = "ttl_default", .type = KEY_DURATION, .offset = FIELD(ttl_default_ms),
-	  .default_text = "30s", .min = "1ms", .max = "30d",
-	  .help = "life of a lease that is not renewed, if the client does not say" },
-	{ .name = "ttl_max", .type = KEY_DURATION, .offset = FIELD(ttl_max_ms),
-	  .default_text = "1h", .min = "1ms", .max = "30d",
-	  .help = "the longest that a client may ask for at a time; at least ttl_default" },
-	{ .name = "isolation", .type = KEY_ENUM, .offset = FIELD(isolation),
-	  .default_text = "auto", .names = isolation_names,
-	  .help = "how tenants are kept apart; unverified only for tests or a single tenant" },
-	{ .name = "window_max", .type = KEY_SIZE, .offset = FIELD(window_max_bytes),
-	  .default_text = "1GiB", .min = "4KiB", .max = "2GiB", .multiple = "4KiB",
-	  .help = "the longest memory window; longer leases have several" },
-	{ .name = "scrub_chunk", .type = KEY_SIZE, .offset = FIELD(scrub_chunk_bytes),
-	  .default_text = "16MiB", .min = "4KiB", .max = "1GiB",
-	  .help = "bytes zeroed at a time before memory is lent again" },
-	{ .name = "sessions_max", .type = KEY_UINT, .offset = FIELD(sessions_max),
-	  .default_text = "256", .min = "1", .max = "65536",
-	  .help = "sessions at the same time" },
-	{ .name = "lanes_max", .type = KEY_UINT, .offset = FIELD(lanes_max),
-	  .default_text = "16", .min = "1", .max = "1024",
-	  .help = "data connections of one session" },
-	{ .name = "leases_max", .type = KEY_UINT, .offset = FIELD(leases_max),
-	  .default_text = "65536", .min = "1", .max = "1048576",
-	  .help = "leases of the whole daemon" },
-	{ .name = "lane_leases_max", .type = KEY_UINT, .offset = FIELD(lane_leases_max),
-	  .default_text = "1024", .min = "1", .max = "16384",
-	  .help = "leases on one data connection" },
-	{ .name = "control_receives", .type = KEY_UINT, .offset = FIELD(control_receives),
-	  .default_text = "32", .min = "4", .max = "4096",
-	  .help = "receives posted on a control connection" },
-	{ .name = "lane_send_queue", .type = KEY_UINT, .offset = FIELD(lane_send_queue),
-	  .default_text = "128", .min = "2", .max = "4096",
-	  .help = "binds and invalidates in flight on a data connection" },
-	{ .name = "read_depth", .type = KEY_UINT, .offset = FIELD(read_depth),
-	  .default_text = "16", .min = "1", .max = "255",
-	  .help = "outstanding reads and atomics of a data connection" },
-	{ .name = "backlog", .type = KEY_UINT, .offset = FIELD(backlog),
-	  .default_text = "128", .min = "1", .max = "65535",
-	  .help = "connection requests that may wait to be accepted" },
-	{ .name = "handshake_timeout", .type = KEY_DURATION, .offset = FIELD(handshake_timeout_ms),
-	  .default_text = "5s", .min = "10ms", .max = "1min",
-	  .help = "a new connection must have introduced itself within this time" },
-	{ .name = "lane_offer", .type = KEY_DURATION, .offset = FIELD(lane_offer_ms),
-	  .default_text = "10s", .min = "10ms", .max = "5min",
-	  .help = "how long an offer of a data connection is good" },
-	{ .name = "lane_sweep", .type = KEY_DURATION, .offset = FIELD(lane_sweep_ms),
-	  .default_text = "5s", .min = "10ms", .max = "1min",
-	  .help = "the state of every data connection is looked at within this time" },
-	{ .name = "completion_timeout", .type = KEY_DURATION,
-	  .offset = FIELD(completion_timeout_ms),
-	  .default_text = "2s", .min = "10ms", .max = "1min",
-	  .help = "the device must complete a bind or invalidate within this time" },
-	{ .name = "credit_timeout", .type = KEY_DURATION, .offset = FIELD(credit_timeout_ms),
-	  .default_text = "2s", .min = "10ms", .max = "1min",
-	  .help = "a client that takes no messages for so long is dropped" },
-	{ .name = "revoke_grace", .type = KEY_DURATION, .offset = FIELD(revoke_grace_ms),
-	  .default_text = "100ms", .min = "0", .max = "1min",
-	  .help = "between the notice of a revocation and the end of the lease" },
-	{ .name = "quiesce_timeout", .type = KEY_DURATION, .offset = FIELD(quiesce_timeout_ms),
-	  .default_text = "1s", .min = "1ms", .max = "1min",
-	  .help = "for a client to stop using a lease that it wants changed" },
-	{ .name = "lane_wait_min", .type = KEY_DURATION, .offset = FIELD(lane_wait_min_ms),
-	  .default_text = "100ms", .min = "0", .max = "1min",
-	  .help = "wait before a second lost data connection is replaced; doubles with each loss" },
-	{ .name = "lane_wait_max", .type = KEY_DURATION, .offset = FIELD(lane_wait_max_ms),
-	  .default_text = "10s", .min = "0", .max = "10min",
-	  .help = "the longest such wait" },
-	{ .name = "lane_peace", .type = KEY_DURATION, .offset = FIELD(lane_peace_ms),
-	  .default_text = "1min", .min = "0", .max = "1h",
-	  .help = "time without a loss after which that wait begins anew" },
-	{ .name = "log_level", .type = KEY_ENUM, .offset = FIELD(log_level),
-	  .default_text = "info", .names = log_level_names,
-	  .help = "the least important lines that are logged" },
+	{.name = "device",
+	 .type = KEY_STRING,
+	 .offset = FIELD(device),
+	 .default_text = "",
+	 .min = "0",
+	 .max = "255",
+	 .help = "RDMA device; empty: by listen address, else the first that can serve"},
+	{.name = "device_wait",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(device_wait_ms),
+	 .default_text = "60s",
+	 .min = "0",
+	 .max = "1h",
+	 .help = "how long to wait at start for a device"},
+	{.name = "listen",
+	 .type = KEY_LIST,
+	 .offset = FIELD(listen),
+	 .min = "1",
+	 .max = "8",
+	 .is_valid = is_endpoint,
+	 .form = "host:port or [v6]:port",
+	 .help = "addresses of RDMA interfaces to serve on"},
+	{.name = "pool_size",
+	 .type = KEY_SIZE,
+	 .offset = FIELD(pool_size_bytes),
+	 .min = "1MiB",
+	 .max = "64TiB",
+	 .multiple = "4KiB",
+	 .help = "memory to lend; all of it is locked at start"},
+	{.name = "admin_socket",
+	 .type = KEY_STRING,
+	 .offset = FIELD(admin_socket),
+	 .default_text = "/run/mempoold/admin.sock",
+	 .min = "1",
+	 .max = "107",
+	 .help = "unix socket for mempoolctl"},
+	{.name = "ttl_default",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(ttl_default_ms),
+	 .default_text = "30s",
+	 .min = "1ms",
+	 .max = "30d",
+	 .help = "life of a lease that is not renewed, if the client does not say"},
+	{.name = "ttl_max",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(ttl_max_ms),
+	 .default_text = "1h",
+	 .min = "1ms",
+	 .max = "30d",
+	 .help = "the longest that a client may ask for at a time; at least ttl_default"},
+	{.name = "isolation",
+	 .type = KEY_ENUM,
+	 .offset = FIELD(isolation),
+	 .default_text = "auto",
+	 .names = isolation_names,
+	 .help = "how tenants are kept apart; unverified only for tests or a single tenant"},
+	{.name = "window_max",
+	 .type = KEY_SIZE,
+	 .offset = FIELD(window_max_bytes),
+	 .default_text = "1GiB",
+	 .min = "4KiB",
+	 .max = "2GiB",
+	 .multiple = "4KiB",
+	 .help = "the longest memory window; longer leases have several"},
+	{.name = "scrub_chunk",
+	 .type = KEY_SIZE,
+	 .offset = FIELD(scrub_chunk_bytes),
+	 .default_text = "16MiB",
+	 .min = "4KiB",
+	 .max = "1GiB",
+	 .help = "bytes zeroed at a time before memory is lent again"},
+	{.name = "sessions_max",
+	 .type = KEY_UINT,
+	 .offset = FIELD(sessions_max),
+	 .default_text = "256",
+	 .min = "1",
+	 .max = "65536",
+	 .help = "sessions at the same time"},
+	{.name = "lanes_max",
+	 .type = KEY_UINT,
+	 .offset = FIELD(lanes_max),
+	 .default_text = "16",
+	 .min = "1",
+	 .max = "1024",
+	 .help = "data connections of one session"},
+	{.name = "leases_max",
+	 .type = KEY_UINT,
+	 .offset = FIELD(leases_max),
+	 .default_text = "65536",
+	 .min = "1",
+	 .max = "1048576",
+	 .help = "leases of the whole daemon"},
+	{.name = "lane_leases_max",
+	 .type = KEY_UINT,
+	 .offset = FIELD(lane_leases_max),
+	 .default_text = "1024",
+	 .min = "1",
+	 .max = "16384",
+	 .help = "leases on one data connection"},
+	{.name = "control_receives",
+	 .type = KEY_UINT,
+	 .offset = FIELD(control_receives),
+	 .default_text = "32",
+	 .min = "4",
+	 .max = "4096",
+	 .help = "receives posted on a control connection"},
+	{.name = "lane_send_queue",
+	 .type = KEY_UINT,
+	 .offset = FIELD(lane_send_queue),
+	 .default_text = "128",
+	 .min = "2",
+	 .max = "4096",
+	 .help = "binds and invalidates in flight on a data connection"},
+	{.name = "read_depth",
+	 .type = KEY_UINT,
+	 .offset = FIELD(read_depth),
+	 .default_text = "16",
+	 .min = "1",
+	 .max = "255",
+	 .help = "outstanding reads and atomics of a data connection"},
+	{.name = "backlog",
+	 .type = KEY_UINT,
+	 .offset = FIELD(backlog),
+	 .default_text = "128",
+	 .min = "1",
+	 .max = "65535",
+	 .help = "connection requests that may wait to be accepted"},
+	{.name = "handshake_timeout",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(handshake_timeout_ms),
+	 .default_text = "5s",
+	 .min = "10ms",
+	 .max = "1min",
+	 .help = "a new connection must have introduced itself within this time"},
+	{.name = "lane_offer",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(lane_offer_ms),
+	 .default_text = "10s",
+	 .min = "10ms",
+	 .max = "5min",
+	 .help = "how long an offer of a data connection is good"},
+	{.name = "lane_sweep",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(lane_sweep_ms),
+	 .default_text = "5s",
+	 .min = "10ms",
+	 .max = "1min",
+	 .help = "the state of every data connection is looked at within this time"},
+	{.name = "completion_timeout",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(completion_timeout_ms),
+	 .default_text = "2s",
+	 .min = "10ms",
+	 .max = "1min",
+	 .help = "the device must complete a bind or invalidate within this time"},
+	{.name = "credit_timeout",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(credit_timeout_ms),
+	 .default_text = "2s",
+	 .min = "10ms",
+	 .max = "1min",
+	 .help = "a client that takes no messages for so long is dropped"},
+	{.name = "revoke_grace",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(revoke_grace_ms),
+	 .default_text = "100ms",
+	 .min = "0",
+	 .max = "1min",
+	 .help = "between the notice of a revocation and the end of the lease"},
+	{.name = "quiesce_timeout",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(quiesce_timeout_ms),
+	 .default_text = "1s",
+	 .min = "1ms",
+	 .max = "1min",
+	 .help = "for a client to stop using a lease that it wants changed"},
+	{.name = "lane_wait_min",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(lane_wait_min_ms),
+	 .default_text = "100ms",
+	 .min = "0",
+	 .max = "1min",
+	 .help = "wait before a second lost data connection is replaced; doubles with each loss"},
+	{.name = "lane_wait_max",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(lane_wait_max_ms),
+	 .default_text = "10s",
+	 .min = "0",
+	 .max = "10min",
+	 .help = "the longest such wait"},
+	{.name = "lane_peace",
+	 .type = KEY_DURATION,
+	 .offset = FIELD(lane_peace_ms),
+	 .default_text = "1min",
+	 .min = "0",
+	 .max = "1h",
+	 .help = "time without a loss after which that wait begins anew"},
+	{.name = "log_level",
+	 .type = KEY_ENUM,
+	 .offset = FIELD(log_level),
+	 .default_text = "info",
+	 .names = log_level_names,
+	 .help = "the least important lines that are logged"},
 };
 
 #define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
@@ -173,7 +288,7 @@ static_assert(CONFIG_LISTEN_MAX == 8, "the schema's max of listen must say the s
 static_assert(CONFIG_STRING_MAX == 256, "the schema's max of device must say the same");
 
 static const char *const type_names[] = {
-	[KEY_STRING] = "string", [KEY_LIST] = "list",	  [KEY_SIZE] = "size",
+	[KEY_STRING] = "string",     [KEY_LIST] = "list",   [KEY_SIZE] = "size",
 	[KEY_DURATION] = "duration", [KEY_UINT] = "number", [KEY_ENUM] = "choice",
 };
 
@@ -334,7 +449,7 @@ static int load_string(const struct load *load, const struct config_key *key, co
 static int load_list(const struct load *load, const struct config_key *key, const json_t *value,
 		     struct config *config)
 {
-	char (*items)[CONFIG_STRING_MAX] = field_of(config, key);
+	char(*items)[CONFIG_STRING_MAX] = field_of(config, key);
 	const json_t *item;
 	size_t i;
 
@@ -342,7 +457,8 @@ static int load_list(const struct load *load, const struct config_key *key, cons
 		return fail_type(load, key, value);
 	if (!number_allowed(key, json_array_size(value)))
 		return fail_value(load, key, value, "has too few or too many entries");
-	json_array_foreach(value, i, item) {
+	json_array_foreach(value, i, item)
+	{
 		const char *text = json_string_value(item);
 
 		if (!text)
@@ -463,14 +579,17 @@ static int load_object(const struct load *load, json_t *root, struct config *con
 
 	if (!json_is_object(root))
 		return fail(load, "is not a JSON object");
-	json_object_foreach(root, name, value) {
+	json_object_foreach(root, name, value)
+	{
 		const struct config_key *key = find_key(name);
 		char shown[VALUE_TEXT_MAX];
 
 		if (!key) {
 			text_escape(name, shown, sizeof(shown));
-			return fail(load, "%s: is not a known key; "
-				    "mempoold --help-config lists all", shown);
+			return fail(load,
+				    "%s: is not a known key; "
+				    "mempoold --help-config lists all",
+				    shown);
 		}
 		r = load_value(load, key, value, config);
 		if (r < 0)
@@ -547,7 +666,7 @@ out:
 
 int config_load(const char *path, struct config *ret_config, char *error)
 {
-	struct load load = { .path = path, .error = error };
+	struct load load = {.path = path, .error = error};
 	struct config config;
 	json_t *root;
 	int r;

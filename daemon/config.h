@@ -10,7 +10,7 @@
 
 #define CONFIG_LISTEN_MAX 8
 #define CONFIG_STRING_MAX 256
-#define CONFIG_ERROR_MAX 512
+#define CONFIG_ERROR_MAX  512
 
 enum config_isolation {
 	CONFIG_ISOLATION_AUTO,
@@ -21,7 +21,7 @@ enum config_isolation {
 /* One value per key of the schema table in config.c, which has units, ranges and defaults. */
 struct config {
 	char device[CONFIG_STRING_MAX]; /* "" = by listen address, else the first that can serve */
-	uint64_t device_wait_ms;	 /* how long to wait at start for a device */
+	uint64_t device_wait_ms;	/* how long to wait at start for a device */
 	char listen[CONFIG_LISTEN_MAX][CONFIG_STRING_MAX]; /* "host:port", "[v6]:port" */
 	size_t listen_count;
 	uint64_t pool_size_bytes;
@@ -32,24 +32,24 @@ struct config {
 	uint64_t window_max_bytes;
 	uint64_t scrub_chunk_bytes;
 	uint64_t sessions_max;
-	uint64_t lanes_max;	    /* of one session */
-	uint64_t leases_max;	    /* of the whole daemon */
-	uint64_t lane_leases_max;   /* on one lane */
-	uint64_t control_receives;  /* posted per control connection */
-	uint64_t lane_send_queue;   /* binds and invalidates in flight per lane */
-	uint64_t read_depth;	    /* outstanding reads and atomics per lane, at most */
+	uint64_t lanes_max;	   /* of one session */
+	uint64_t leases_max;	   /* of the whole daemon */
+	uint64_t lane_leases_max;  /* on one lane */
+	uint64_t control_receives; /* posted per control connection */
+	uint64_t lane_send_queue;  /* binds and invalidates in flight per lane */
+	uint64_t read_depth;	   /* outstanding reads and atomics per lane, at most */
 	uint64_t backlog;
 	uint64_t handshake_timeout_ms;
-	uint64_t lane_offer_ms;	    /* how long an offer is good */
-	uint64_t lane_sweep_ms;	    /* every lane's state is looked at within this time */
+	uint64_t lane_offer_ms;		/* how long an offer is good */
+	uint64_t lane_sweep_ms;		/* every lane's state is looked at within this time */
 	uint64_t completion_timeout_ms; /* for a bind or invalidate, before the lane is given up */
-	uint64_t credit_timeout_ms; /* a peer that returns no credit for so long is dropped */
-	uint64_t revoke_grace_ms;   /* between the notice of a revocation and the end */
-	uint64_t quiesce_timeout_ms; /* for the owner to stop before its lease is changed */
-	uint64_t lane_wait_min_ms;  /* wait before a second lost lane is replaced; doubles */
+	uint64_t credit_timeout_ms;	/* a peer that returns no credit for so long is dropped */
+	uint64_t revoke_grace_ms;	/* between the notice of a revocation and the end */
+	uint64_t quiesce_timeout_ms;	/* for the owner to stop before its lease is changed */
+	uint64_t lane_wait_min_ms;	/* wait before a second lost lane is replaced; doubles */
 	uint64_t lane_wait_max_ms;
-	uint64_t lane_peace_ms;	    /* without a loss, after which the wait begins anew */
-	int log_level;		    /* enum log_level */
+	uint64_t lane_peace_ms; /* without a loss, after which the wait begins anew */
+	int log_level;		/* enum log_level */
 };
 
 /**

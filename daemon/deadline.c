@@ -25,7 +25,7 @@
 #include "daemon/loop.h"
 
 #define FIRES_PER_WAKEUP 32
-#define CAPACITY_MIN 64
+#define CAPACITY_MIN	 64
 
 struct entry {
 	struct deadline *deadline;
@@ -116,7 +116,7 @@ static int append(struct deadline_queue *queue, struct deadline *deadline)
 		if (r < 0)
 			return r;
 	}
-	put(queue, queue->count, (struct entry){ .deadline = deadline });
+	put(queue, queue->count, (struct entry){.deadline = deadline});
 	queue->count++;
 	return 0;
 }
@@ -141,7 +141,7 @@ static void take_out(struct deadline_queue *queue, struct deadline *deadline)
 static void arm(struct deadline_queue *queue)
 {
 	uint64_t at_ns = deadline_queue_next_ns(queue);
-	struct itimerspec spec = { 0 };
+	struct itimerspec spec = {0};
 	int r;
 
 	if (queue->timer_event == NULL || queue->is_running || at_ns >= queue->armed_ns)

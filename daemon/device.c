@@ -22,7 +22,7 @@
 #include "common/clock.h"
 #include "common/endpoint.h"
 
-#define DEVICE_POLL_MS 250
+#define DEVICE_POLL_MS	   250
 #define DEVICE_LANE_CQ_MAX 65536u
 
 static bool device_is_there(const char *name)
@@ -78,10 +78,12 @@ int device_find(struct device *device, const char *name, struct ibv_context *pre
 		return 0;
 	if (name[0] != '\0')
 		snprintf(error, DEVICE_ERROR_MAX,
-			 "no RDMA device '%s' (key 'device'); 'rdma link' lists what there is", name);
+			 "no RDMA device '%s' (key 'device'); 'rdma link' lists what there is",
+			 name);
 	else
 		snprintf(error, DEVICE_ERROR_MAX,
-			 "no RDMA device with Type 2B memory windows; 'rdma link' lists what there is, "
+			 "no RDMA device with Type 2B memory windows; 'rdma link' lists what there "
+			 "is, "
 			 "and /dev/infiniband must be accessible");
 	return -ENODEV;
 }
@@ -97,8 +99,8 @@ static int device_open_control(struct device *device, const struct config *confi
 	uint32_t slots = (uint32_t)config->sessions_max;
 	void *memory;
 
-	memory = mmap(NULL, slots * slot_bytes, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memory = mmap(NULL, slots * slot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		      -1, 0);
 	if (memory == MAP_FAILED)
 		return -errno;
 	device->control_memory = memory;
@@ -138,7 +140,8 @@ int device_open(struct device *device, const struct config *config, char *error)
 		goto fail;
 	if ((device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) == 0) {
 		snprintf(error, DEVICE_ERROR_MAX,
-			 "device %s has no Type 2B memory windows: it cannot take a lease back", name);
+			 "device %s has no Type 2B memory windows: it cannot take a lease back",
+			 name);
 		return -EOPNOTSUPP;
 	}
 	r = verbs_set_nonblocking(device->context->async_fd);
@@ -154,8 +157,9 @@ int device_open(struct device *device, const struct config *config, char *error)
 	r = verbs_cq_init(&device->control_cq, device->context, device_cq_entries(device, control));
 	if (r < 0)
 		goto fail;
-	r = verbs_cq_init(&device->lane_cq, device->context,
-			  device_cq_entries(device, lanes < DEVICE_LANE_CQ_MAX ? lanes : DEVICE_LANE_CQ_MAX));
+	r = verbs_cq_init(
+		&device->lane_cq, device->context,
+		device_cq_entries(device, lanes < DEVICE_LANE_CQ_MAX ? lanes : DEVICE_LANE_CQ_MAX));
 	if (r < 0)
 		goto fail;
 	what = "register control buffers";
@@ -175,11 +179,12 @@ int device_register_pool(struct device *device, const struct pool *pool, char *e
 			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &device->pool_mr);
 
 	if (r < 0)
-		snprintf(error, DEVICE_ERROR_MAX,
-			 "device %s: cannot register the pool: %s; check the memory lock limit, the "
-			 "device's limit on registered pages (larger pages help), and the cgroup's "
-			 "rdma and memory limits",
-			 ibv_get_device_name(device->context->device), strerror(-r));
+		snprintf(
+			error, DEVICE_ERROR_MAX,
+			"device %s: cannot register the pool: %s; check the memory lock limit, the "
+			"device's limit on registered pages (larger pages help), and the cgroup's "
+			"rdma and memory limits",
+			ibv_get_device_name(device->context->device), strerror(-r));
 	return r;
 }
 

@@ -39,9 +39,9 @@ struct extent_map {
 
 /* Steps by extent_set_state(); taking and cleaning have functions of their own. */
 static const bool may_follow[EXTENT_STATES][EXTENT_STATES] = {
-	[EXTENT_LEASED] = { [EXTENT_DIRTY] = true },
-	[EXTENT_DIRTY] = { [EXTENT_SCRUBBING] = true },
-	[EXTENT_SCRUBBING] = { [EXTENT_DIRTY] = true },
+	[EXTENT_LEASED] = {[EXTENT_DIRTY] = true},
+	[EXTENT_DIRTY] = {[EXTENT_SCRUBBING] = true},
+	[EXTENT_SCRUBBING] = {[EXTENT_DIRTY] = true},
 };
 
 static struct extent *extent_of(const struct tree_node *node)
@@ -127,7 +127,7 @@ static void split(struct extent *extent, uint64_t len_bytes, struct extent *rest
 
 int extent_take(struct extent_map *map, uint64_t len_bytes, struct extent **ret_extent)
 {
-	struct extent key = { 0 };
+	struct extent key = {0};
 	struct tree_node *node;
 	struct extent *extent;
 	struct extent *rest = NULL;
@@ -302,7 +302,7 @@ int extent_map_could_fit(const struct extent_map *map, uint64_t len_bytes)
 
 void extent_map_check(const struct extent_map *map)
 {
-	uint64_t state_bytes[EXTENT_STATES] = { 0 };
+	uint64_t state_bytes[EXTENT_STATES] = {0};
 	const struct extent *prev = NULL;
 	uint64_t end_bytes = 0;
 	size_t free_count = 0;

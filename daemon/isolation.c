@@ -70,7 +70,8 @@ static void isolation_explain(struct isolation *isolation)
 		break;
 	default:
 		snprintf(isolation->why, sizeof(isolation->why),
-			 "the configuration says 'unverified': tenants are not kept apart by more than "
+			 "the configuration says 'unverified': tenants are not kept apart by more "
+			 "than "
 			 "what the self-test found enforced");
 	}
 }
@@ -97,7 +98,8 @@ int isolation_decide(int configured, const struct selftest_params *test, bool so
 	if (r < 0)
 		return r;
 	isolation.ran[0] = true;
-	if (configured == CONFIG_ISOLATION_AUTO && selftest_only_bounds_fail(&isolation.result[0])) {
+	if (configured == CONFIG_ISOLATION_AUTO &&
+	    selftest_only_bounds_fail(&isolation.result[0])) {
 		params.guarded = true;
 		r = selftest_run(&params, &isolation.result[1], error);
 		if (r < 0)
@@ -108,7 +110,8 @@ int isolation_decide(int configured, const struct selftest_params *test, bool so
 					  isolation.ran[1] ? &isolation.result[1] : NULL);
 	if (isolation.mode == 0) {
 		snprintf(error, CONFIG_ERROR_MAX,
-			 "the device does not keep tenants apart (%s is not enforced) and isolation is "
+			 "the device does not keep tenants apart (%s is not enforced) and "
+			 "isolation is "
 			 "'%s'; 'unverified' serves all the same, for tests or a single tenant",
 			 isolation_first_failure(&isolation.result[isolation.ran[1]]),
 			 config_isolation_name(configured));

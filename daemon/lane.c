@@ -27,8 +27,8 @@
 #include "proto/error.h"
 #include "proto/private_data.h"
 
-#define LANE_POLL_BATCH 32
-#define LANE_POLL_ROUNDS 16
+#define LANE_POLL_BATCH	      32
+#define LANE_POLL_ROUNDS      16
 #define LANE_REAP_WAIT_MIN_MS 100u
 #define LANE_REAP_WAIT_MAX_MS 10000u
 
@@ -185,7 +185,10 @@ static int lane_create_qp(struct lane *lane, struct rdma_cm_id *id)
 		.qp_context = id, /* for rdma_notify() */
 		.send_cq = server->device.lane_cq.cq,
 		.recv_cq = server->device.lane_cq.cq,
-		.cap = {.max_send_wr = depth, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+		.cap = {.max_send_wr = depth,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC,
 	};
 	int r;
@@ -434,8 +437,8 @@ void lane_close(struct lane *lane, const char *why)
 		server->counters.lanes_lost++;
 		lane_give_up(lane);
 	}
-	log_debug("lane closing session=0x%" PRIx64 " lane=%u lost=%d why=\"%s\"", lane->session->id,
-		  lane->number, lane->lost, why);
+	log_debug("lane closing session=0x%" PRIx64 " lane=%u lost=%d why=\"%s\"",
+		  lane->session->id, lane->number, lane->lost, why);
 	if (was_ready)
 		session_lane_closing(lane->session, lane);
 	lane_end_attachments(lane);

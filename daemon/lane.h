@@ -42,12 +42,13 @@ struct lane {
 	struct server *server;
 	struct session *session; /* NULL in quarantine */
 	TAILQ_ENTRY(lane) session_link;
-	TAILQ_ENTRY(lane) server_link;	/* of all lanes, for the sweep */
-	TAILQ_ENTRY(lane) flush_link;	/* of lanes with something to post */
+	TAILQ_ENTRY(lane) server_link; /* of all lanes, for the sweep */
+	TAILQ_ENTRY(lane) flush_link;  /* of lanes with something to post */
 	bool in_flush;
 	uint32_t number;
 	uint8_t token[PROTO_TOKEN_BYTES];
-	struct deadline deadline; /* offer, confirmation, completion, closing, or next try to reap */
+	struct deadline
+		deadline; /* offer, confirmation, completion, closing, or next try to reap */
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp; /* of the id, for the loop; NULL before the connect request */
 	uint32_t qpn;

@@ -457,7 +457,8 @@ void lease_bound(struct lease *lease, struct attachment *attachment)
 	lease->generation++;
 	if (lease->state == LEASE_BINDING) {
 		lease->server->counters.leases_granted++;
-		log_info("lease granted id=0x%" PRIx64 " tenant=%s bytes=%" PRIu64 " ttl_ms=%" PRIu64,
+		log_info("lease granted id=0x%" PRIx64 " tenant=%s bytes=%" PRIu64
+			 " ttl_ms=%" PRIu64,
 			 lease->id, lease->tenant->name, lease->len_bytes, lease->ttl_ms);
 		lease_set_state(lease, LEASE_ACTIVE);
 		acquire_lease_bound(lease->acquire);

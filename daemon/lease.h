@@ -45,25 +45,25 @@ struct lease {
 	TAILQ_ENTRY(lease) tenant_link; /* while waiting */
 	uint64_t id;
 	uint32_t route;
-	uint32_t generation; /* counts changes of the keys */
-	uint32_t rights;     /* MESSAGE_RIGHT_* */
-	uint64_t len_bytes;  /* as asked for */
+	uint32_t generation;   /* counts changes of the keys */
+	uint32_t rights;       /* MESSAGE_RIGHT_* */
+	uint64_t len_bytes;    /* as asked for */
 	uint64_t extent_bytes; /* whole pages */
 	uint64_t charged_windows;
 	uint64_t ttl_ms;
-	int reason; /* error code: why it ended */
+	int reason;		  /* error code: why it ended */
 	struct deadline deadline; /* its end; while waiting, the end of the wait */
 	struct pool_return back;  /* has the extent */
 	LIST_HEAD(, attachment) attachments;
-	uint32_t first_lane;		/* number of the lane it was acquired on */
-	struct acquire *acquire;	/* that it was made for */
+	uint32_t first_lane;	 /* number of the lane it was acquired on */
+	struct acquire *acquire; /* that it was made for */
 	TAILQ_ENTRY(lease) acquire_link;
-	struct release *release;	/* that is answered when it is fenced, or NULL */
-	struct modify *modify;		/* change that is under way, or NULL */
-	bool granted;			/* the owner knows of it */
-	bool revoking;			/* the deadline is that of a revocation */
-	bool quarantined;		/* a window is stuck: nothing is charged any more */
-	uint64_t decided_ns;		/* when the end was decided */
+	struct release *release;       /* that is answered when it is fenced, or NULL */
+	struct modify *modify;	       /* change that is under way, or NULL */
+	bool granted;		       /* the owner knows of it */
+	bool revoking;		       /* the deadline is that of a revocation */
+	bool quarantined;	       /* a window is stuck: nothing is charged any more */
+	uint64_t decided_ns;	       /* when the end was decided */
 	struct revocation *revocation; /* order that it is revoked by, or NULL */
 };
 

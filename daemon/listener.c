@@ -93,12 +93,14 @@ static int listener_bind_one(struct listener *listener, const char *name, char *
 	}
 	r = getaddrinfo(host[0] != '\0' ? host : NULL, port, &hints, &found);
 	if (r != 0) {
-		snprintf(error, LISTENER_ERROR_MAX, "cannot listen on '%s': %s", name, gai_strerror(r));
+		snprintf(error, LISTENER_ERROR_MAX, "cannot listen on '%s': %s", name,
+			 gai_strerror(r));
 		return -EINVAL;
 	}
 	if (rdma_create_id(listener->channel, &id, listener, RDMA_PS_TCP) != 0) {
 		r = -errno;
-		snprintf(error, LISTENER_ERROR_MAX, "cannot listen on '%s': %s", name, strerror(-r));
+		snprintf(error, LISTENER_ERROR_MAX, "cannot listen on '%s': %s", name,
+			 strerror(-r));
 		goto out_free;
 	}
 	r = rdma_bind_addr(id, found->ai_addr) != 0 ? -errno : 0;
@@ -231,8 +233,8 @@ static int listener_take(struct server *server, struct rdma_cm_id *id,
 struct listener_event {
 	enum rdma_cm_event_type type;
 	int status;
-	struct rdma_cm_id *id;	/* of a connect request; any other may be destroyed already */
-	enum cm_kind *object;	/* that the id belongs to */
+	struct rdma_cm_id *id; /* of a connect request; any other may be destroyed already */
+	enum cm_kind *object;  /* that the id belongs to */
 	struct rdma_conn_param param;
 	uint8_t private_data[256];
 };

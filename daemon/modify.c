@@ -111,7 +111,8 @@ static int modify_grow_extent(struct lease *lease, uint64_t len_bytes)
 
 static void modify_tail_cleaned(struct pool_return *back)
 {
-	struct modify_tail *tail = (struct modify_tail *)((char *)back - offsetof(struct modify_tail, back));
+	struct modify_tail *tail =
+		(struct modify_tail *)((char *)back - offsetof(struct modify_tail, back));
 
 	tenant_uncharge(tail->tenant, TENANT_BYTES, tail->charged_bytes);
 	tenant_unref(tail->tenant);
@@ -129,7 +130,8 @@ static void modify_cut_extent(struct lease *lease, uint64_t len_bytes)
 
 	if (tail == NULL)
 		return;
-	if (extent_cut(server->pool.extents, lease->back.extent, len_bytes, &cut) < 0 || cut == NULL) {
+	if (extent_cut(server->pool.extents, lease->back.extent, len_bytes, &cut) < 0 ||
+	    cut == NULL) {
 		free(tail);
 		return;
 	}

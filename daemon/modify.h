@@ -16,8 +16,8 @@ struct modify {
 	uint64_t request_id;
 	uint64_t len_bytes;
 	uint32_t rights;
-	bool applied;	/* the lease has the new rights and length; windows are being bound */
-	bool starting;	/* attachments are being started: not to be judged yet */
+	bool applied;  /* the lease has the new rights and length; windows are being bound */
+	bool starting; /* attachments are being started: not to be judged yet */
 	uint32_t lane_count;
 	uint32_t lanes[]; /* numbers of those it was attached to, and is to be again */
 };

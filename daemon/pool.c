@@ -109,7 +109,8 @@ static void pool_scrub_next(struct pool *pool)
 	}
 	left = extent_len_bytes(back->extent) - pool->scrub_done_bytes;
 	pool->scrub_offset_bytes = extent_offset_bytes(back->extent) + pool->scrub_done_bytes;
-	pool->scrub_len_bytes = left < pool->chunk_bytes || pool->discard ? left : pool->chunk_bytes;
+	pool->scrub_len_bytes =
+		left < pool->chunk_bytes || pool->discard ? left : pool->chunk_bytes;
 	pool->job.run = pool->discard ? pool_skip_run : pool_scrub_run;
 	worker_submit(pool->scrubber, &pool->job);
 }
@@ -133,8 +134,7 @@ static void pool_scrub_done(struct worker_job *job)
 		pool->on_clean(pool->on_clean_context);
 }
 
-int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes,
-	      struct worker *scrubber)
+int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes, struct worker *scrubber)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct extent_map *extents;

@@ -35,7 +35,7 @@ struct pool {
 	uint64_t scrub_len_bytes;
 	uint64_t scrub_done_bytes; /* of the extent at the head of the queue */
 	TAILQ_HEAD(pool_returns, pool_return) returns;
-	bool discard; /* nothing is lent any more: do not zero */
+	bool discard;			 /* nothing is lent any more: do not zero */
 	void (*on_clean)(void *context); /* bytes have become free */
 	void *on_clean_context;
 };
@@ -66,8 +66,7 @@ int pool_memlock_check(const struct pool_memlock *need, char *text);
  *
  * Return: 0 or a negative errno (-ENOMEM: not enough memory).
  */
-int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes,
-	      struct worker *scrubber);
+int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes, struct worker *scrubber);
 
 /** pool_deinit() - no extent may be on its way back; all zero is allowed */
 void pool_deinit(struct pool *pool);

@@ -19,7 +19,7 @@ struct posting {
 	uint32_t route;
 	struct server_counters *counters;
 	TAILQ_HEAD(posting_queue, window) queue; /* not yet posted, oldest first */
-	struct window **ring; /* posted, by sequence number modulo the size */
+	struct window **ring;			 /* posted, by sequence number modulo the size */
 	uint64_t *ring_posted_ns;
 	uint32_t ring_mask;
 	uint32_t depth; /* of the send queue */

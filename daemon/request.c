@@ -198,7 +198,8 @@ int request_handle(struct session *session, const struct message *m)
 	bool handshake = session->state == SESSION_HELLO;
 	int code;
 
-	if (request_table[m->type].handle == NULL || request_table[m->type].state != session->state) {
+	if (request_table[m->type].handle == NULL ||
+	    request_table[m->type].state != session->state) {
 		log_debug("message not allowed session=0x%" PRIx64 " type=%s state=%s", session->id,
 			  message_type_name(m->type), session_state_name(session->state));
 		return ERROR_PROTOCOL;

@@ -108,8 +108,7 @@ int revocation_tenant(struct server *server, const char *tenant, uint64_t grace_
 	snprintf(revocation->tenant, sizeof(revocation->tenant), "%s", tenant);
 	revocation->grace_ms = grace_ms;
 	revocation->next = TAILQ_FIRST(&server->leases);
-	revocation->deadline =
-		(struct deadline){.fire = revocation_step, .context = revocation};
+	revocation->deadline = (struct deadline){.fire = revocation_step, .context = revocation};
 	LIST_INSERT_HEAD(&server->revocations, revocation, link);
 	revocation_step(&revocation->deadline, revocation);
 	return 0;

@@ -22,10 +22,10 @@ struct revocation {
 	uint64_t grace_ms;
 	struct lease *next; /* to be looked at; NULL: all have been */
 	uint64_t started_ns;
-	uint64_t pending; /* leases not yet fenced, and one while it looks for leases */
-	uint64_t leases;  /* that the order was for */
+	uint64_t pending;      /* leases not yet fenced, and one while it looks for leases */
+	uint64_t leases;       /* that the order was for */
 	uint64_t fence_max_us; /* longest time from the decision to the fence */
-	uint64_t lease_id; /* of the only one, 0: an order for several */
+	uint64_t lease_id;     /* of the only one, 0: an order for several */
 };
 
 /**

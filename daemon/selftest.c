@@ -27,14 +27,14 @@
 #include "daemon/selftest_probe.h"
 #include "proto/limits.h"
 
-#define ARENA_BYTES 0x8000
-#define LOCAL_BYTES 0x8000
-#define MEMORY_BYTES (ARENA_BYTES + LOCAL_BYTES)
-#define WINDOW_AT 0x2123	 /* odd, so the window's end is too */
+#define ARENA_BYTES	  0x8000
+#define LOCAL_BYTES	  0x8000
+#define MEMORY_BYTES	  (ARENA_BYTES + LOCAL_BYTES)
+#define WINDOW_AT	  0x2123 /* odd, so the window's end is too */
 #define WINDOW_ALIGNED_AT 0x2128 /* for atomics */
-#define LOCAL_FILL 0xee
-#define ATOMIC_BYTES 8
-#define ATOMIC_ADD 0x0123456789abcdefu
+#define LOCAL_FILL	  0xee
+#define ATOMIC_BYTES	  8
+#define ATOMIC_ADD	  0x0123456789abcdefu
 
 _Static_assert(WINDOW_AT >= SELFTEST_REACH_BYTES, "no access leaves the arena below");
 _Static_assert(WINDOW_ALIGNED_AT + SELFTEST_WINDOW_BYTES + SELFTEST_REACH_BYTES <= ARENA_BYTES,
@@ -170,16 +170,19 @@ static struct ibv_send_wr bind_wr(const struct selftest *test, const struct side
 {
 	return (struct ibv_send_wr){
 		.opcode = IBV_WR_BIND_MW,
-		.bind_mw = {
-			.mw = side->mw,
-			.rkey = next_key(side->mw),
-			.bind_info = {
-				.mr = side->guard != NULL ? side->guard : test->params->mr,
-				.addr = (uintptr_t)side->window,
-				.length = SELFTEST_WINDOW_BYTES,
-				.mw_access_flags = probe->rights,
+		.bind_mw =
+			{
+				.mw = side->mw,
+				.rkey = next_key(side->mw),
+				.bind_info =
+					{
+						.mr = side->guard != NULL ? side->guard
+									  : test->params->mr,
+						.addr = (uintptr_t)side->window,
+						.length = SELFTEST_WINDOW_BYTES,
+						.mw_access_flags = probe->rights,
+					},
 			},
-		},
 	};
 }
 

@@ -12,18 +12,18 @@
  */
 
 enum selftest_property {
-	SELFTEST_BOUNDS_BELOW,	   /* one byte before the window */
-	SELFTEST_BOUNDS_ABOVE,	   /* one byte behind it */
-	SELFTEST_BOUNDS_STRADDLE,  /* begins inside, ends outside */
-	SELFTEST_RIGHTS_READ,	   /* write through a read-only window */
-	SELFTEST_RIGHTS_WRITE,	   /* read through a write-only window */
-	SELFTEST_FOREIGN_QP,	   /* the right key on another QP of the same PD */
-	SELFTEST_INVALIDATED,	   /* the key after a local invalidate */
-	SELFTEST_REBOUND,	   /* the old key after invalidate and bind in one post */
-	SELFTEST_MR_KEYS,	   /* the MR's own rkey and lkey from outside */
-	SELFTEST_ATOMICS,	   /* atomics: work inside, refused outside and without the right */
-	SELFTEST_ZERO_BASED,	   /* zero-based addressing: works inside, refused outside */
-	SELFTEST_PROPERTIES,	   /* their number */
+	SELFTEST_BOUNDS_BELOW,	  /* one byte before the window */
+	SELFTEST_BOUNDS_ABOVE,	  /* one byte behind it */
+	SELFTEST_BOUNDS_STRADDLE, /* begins inside, ends outside */
+	SELFTEST_RIGHTS_READ,	  /* write through a read-only window */
+	SELFTEST_RIGHTS_WRITE,	  /* read through a write-only window */
+	SELFTEST_FOREIGN_QP,	  /* the right key on another QP of the same PD */
+	SELFTEST_INVALIDATED,	  /* the key after a local invalidate */
+	SELFTEST_REBOUND,	  /* the old key after invalidate and bind in one post */
+	SELFTEST_MR_KEYS,	  /* the MR's own rkey and lkey from outside */
+	SELFTEST_ATOMICS,	  /* atomics: work inside, refused outside and without the right */
+	SELFTEST_ZERO_BASED,	  /* zero-based addressing: works inside, refused outside */
+	SELFTEST_PROPERTIES,	  /* their number */
 };
 
 enum selftest_outcome {
@@ -39,10 +39,10 @@ struct selftest_result {
 
 struct selftest_params {
 	struct ibv_pd *pd;
-	struct ibv_mr *mr;	/* over the whole pool, LOCAL_WRITE | MW_BIND */
-	uint8_t *memory;	/* start of the pool */
-	size_t len_bytes; /* that the test may use, zero before and after; at least 16 pages */
-	bool guarded;	/* each window over an MR of its own that covers exactly its range */
+	struct ibv_mr *mr; /* over the whole pool, LOCAL_WRITE | MW_BIND */
+	uint8_t *memory;   /* start of the pool */
+	size_t len_bytes;  /* that the test may use, zero before and after; at least 16 pages */
+	bool guarded;	   /* each window over an MR of its own that covers exactly its range */
 };
 
 /**
@@ -72,6 +72,6 @@ bool selftest_isolates(const struct selftest_result *result);
 bool selftest_only_bounds_fail(const struct selftest_result *result);
 
 const char *selftest_property_name(enum selftest_property property); /* "bounds-above" */
-const char *selftest_outcome_name(enum selftest_outcome outcome);     /* "not enforced" */
+const char *selftest_outcome_name(enum selftest_outcome outcome);    /* "not enforced" */
 
 #endif

@@ -20,11 +20,11 @@
 #include "common/clock.h"
 #include "common/secure.h"
 
-#define CQ_ENTRIES (2 * (SELFTEST_CHAIN_MAX + 1))
-#define PSN_MASK 0xffffffu
+#define CQ_ENTRIES  (2 * (SELFTEST_CHAIN_MAX + 1))
+#define PSN_MASK    0xffffffu
 #define ACK_TIMEOUT 14 /* 4.096 us * 2^14 = 67 ms */
-#define RETRIES 7
-#define HOP_LIMIT 64
+#define RETRIES	    7
+#define HOP_LIMIT   64
 
 /* For calls that return NULL or -1 and set errno. */
 static int from_errno(void)
@@ -152,8 +152,8 @@ int selftest_route_find(struct ibv_context *context, struct selftest_route *ret_
 	}
 	if (port > attr.phys_port_cnt)
 		return worst;
-	ret_route->qp_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-			       IBV_ACCESS_REMOTE_WRITE;
+	ret_route->qp_access =
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	/* Where there are no atomics, mlx5 refuses a QP that asks for the right. */
 	if (attr.atomic_cap != IBV_ATOMIC_NONE)
 		ret_route->qp_access |= IBV_ACCESS_REMOTE_ATOMIC;
@@ -166,12 +166,13 @@ static int create_qp(struct selftest_pair *pair, struct ibv_pd *pd, struct ibv_q
 		.send_cq = pair->cq.cq,
 		.recv_cq = pair->cq.cq,
 		.qp_type = IBV_QPT_RC,
-		.cap = {
-			.max_send_wr = SELFTEST_CHAIN_MAX,
-			.max_recv_wr = 1,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
+		.cap =
+			{
+				.max_send_wr = SELFTEST_CHAIN_MAX,
+				.max_recv_wr = 1,
+				.max_send_sge = 1,
+				.max_recv_sge = 1,
+			},
 	};
 	struct ibv_qp *qp;
 

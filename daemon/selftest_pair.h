@@ -9,8 +9,8 @@
 
 /* Two RC queue pairs of this process that are connected to each other through a port. */
 
-#define SELFTEST_WAIT_MS 2000 /* for the completions of one post */
-#define SELFTEST_CHAIN_MAX 4  /* work requests in one post */
+#define SELFTEST_WAIT_MS   2000 /* for the completions of one post */
+#define SELFTEST_CHAIN_MAX 4	/* work requests in one post */
 
 /* How the device reaches itself. */
 struct selftest_route {

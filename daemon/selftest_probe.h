@@ -11,7 +11,7 @@
 /* What the self-test tries: an access that a window allows, then one that it does not. */
 
 #define SELFTEST_WINDOW_BYTES 0x3a48 /* a multiple of 8, of more than three packets */
-#define SELFTEST_REACH_BYTES 0x2000  /* no access goes further past either end */
+#define SELFTEST_REACH_BYTES  0x2000 /* no access goes further past either end */
 
 /* What the forbidden access uses as key. */
 enum selftest_key {

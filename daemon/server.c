@@ -27,9 +27,9 @@
 #include "daemon/status.h"
 #include "proto/error.h"
 
-#define SERVER_STOP_LIMIT_MS 10000u
+#define SERVER_STOP_LIMIT_MS  10000u
 #define SERVER_SELFTEST_PAGES 64u
-#define SERVER_SWEEP_PARTS 10u /* a sweep over all lanes is made in so many steps */
+#define SERVER_SWEEP_PARTS    10u /* a sweep over all lanes is made in so many steps */
 
 uint64_t server_random_id(uint32_t route)
 {
@@ -296,7 +296,8 @@ static int server_isolate(struct server *server)
 		.pd = server->device.pd,
 		.mr = server->device.pool_mr,
 		.memory = server->pool.memory,
-		.len_bytes = want_bytes < server->pool.len_bytes ? want_bytes : server->pool.len_bytes,
+		.len_bytes =
+			want_bytes < server->pool.len_bytes ? want_bytes : server->pool.len_bytes,
 	};
 	char error[CONFIG_ERROR_MAX];
 
@@ -325,8 +326,8 @@ static int server_join_loop(struct server *server)
 
 	server->control_cq_event = server_add_event(server, server->device.control_cq.channel->fd,
 						    readable, server_on_control_cq);
-	server->lane_cq_event = server_add_event(server, server->device.lane_cq.channel->fd, readable,
-						 server_on_lane_cq);
+	server->lane_cq_event = server_add_event(server, server->device.lane_cq.channel->fd,
+						 readable, server_on_lane_cq);
 	server->async_event = server_add_event(server, verbs_async_fd(server->device.context),
 					       readable, server_on_async);
 	server->turn_event = server_add_event(server, -1, 0, server_on_turn);
@@ -443,7 +444,8 @@ static void server_teardown(struct server *server)
 
 static void server_loop(struct server *server)
 {
-	while (!event_base_got_break(server->base) && event_base_loop(server->base, EVLOOP_ONCE) == 0)
+	while (!event_base_got_break(server->base) &&
+	       event_base_loop(server->base, EVLOOP_ONCE) == 0)
 		loop_turn_over();
 }
 

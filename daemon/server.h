@@ -27,30 +27,30 @@ struct admin;
 /* Exit statuses of the daemon. */
 enum {
 	SERVER_EXIT_OK = 0,
-	SERVER_EXIT_START = 1,	/* could not start; one line says why */
-	SERVER_EXIT_USAGE = 2,	/* options or configuration */
+	SERVER_EXIT_START = 1,	 /* could not start; one line says why */
+	SERVER_EXIT_USAGE = 2,	 /* options or configuration */
 	SERVER_EXIT_DEVICE = 74, /* the device was removed or failed */
-	SERVER_EXIT_STUCK = 75, /* something was left to the kernel at stop */
+	SERVER_EXIT_STUCK = 75,	 /* something was left to the kernel at stop */
 };
 
 /* What has been counted since the start; one list gives struct and JSON. */
-#define SERVER_COUNTERS(X)                                                                         \
-	X(sessions_accepted)                                                                       \
-	X(sessions_rejected)                                                                       \
-	X(protocol_errors)                                                                         \
-	X(lanes_connected)                                                                         \
-	X(lanes_lost)                                                                              \
-	X(binds_posted)                                                                            \
-	X(binds_succeeded)                                                                         \
-	X(invalidates_posted)                                                                      \
-	X(invalidates_succeeded)                                                                   \
-	X(windows_unknown)                                                                         \
-	X(windows_allocated)                                                                       \
-	X(windows_deallocated)                                                                     \
-	X(guards_registered)                                                                       \
-	X(guards_deregistered)                                                                     \
-	X(leases_granted)                                                                          \
-	X(leases_ended)                                                                            \
+#define SERVER_COUNTERS(X)       \
+	X(sessions_accepted)     \
+	X(sessions_rejected)     \
+	X(protocol_errors)       \
+	X(lanes_connected)       \
+	X(lanes_lost)            \
+	X(binds_posted)          \
+	X(binds_succeeded)       \
+	X(invalidates_posted)    \
+	X(invalidates_succeeded) \
+	X(windows_unknown)       \
+	X(windows_allocated)     \
+	X(windows_deallocated)   \
+	X(guards_registered)     \
+	X(guards_deregistered)   \
+	X(leases_granted)        \
+	X(leases_ended)          \
 	X(destroy_failures)
 
 struct server_counters {
@@ -76,7 +76,7 @@ struct server {
 
 	TAILQ_HEAD(, session) sessions;
 	uint64_t session_count;
-	TAILQ_HEAD(, session) notices; /* sessions with notices to send or messages to post */
+	TAILQ_HEAD(, session) notices;	   /* sessions with notices to send or messages to post */
 	TAILQ_HEAD(lane_list, lane) lanes; /* in the order in which they are swept */
 	uint64_t lane_count;
 	TAILQ_HEAD(, lane) flush; /* lanes with something to post */
@@ -84,7 +84,7 @@ struct server {
 	TAILQ_HEAD(, lease) leases;
 	uint64_t lease_count;
 	LIST_HEAD(, revocation) revocations; /* orders that still look for leases */
-	uint64_t tails; /* ranges cut off leases that are being scrubbed */
+	uint64_t tails;			     /* ranges cut off leases that are being scrubbed */
 
 	struct event *control_cq_event;
 	struct event *lane_cq_event;
@@ -95,7 +95,7 @@ struct server {
 	struct deadline stop_limit;
 
 	bool serve_waiting; /* at the end of the turn: a lease that waited for bytes has gone */
-	bool port_down; /* no new leases are granted */
+	bool port_down;	    /* no new leases are granted */
 	bool stopping;
 	int exit_status;
 	uint64_t started_ns;

@@ -25,9 +25,9 @@
 #include "proto/error.h"
 #include "proto/private_data.h"
 
-#define SESSION_LOOK_MS 500u	   /* how often the peer's silence is looked at */
-#define SESSION_LAST_WORDS_MS 500u /* for messages that are under way when it closes */
-#define SESSION_END_STEP 128	   /* leases ended in one turn of the loop */
+#define SESSION_LOOK_MS		 500u /* how often the peer's silence is looked at */
+#define SESSION_LAST_WORDS_MS	 500u /* for messages that are under way when it closes */
+#define SESSION_END_STEP	 128  /* leases ended in one turn of the loop */
 #define SESSION_REAP_WAIT_MIN_MS 100u
 #define SESSION_REAP_WAIT_MAX_MS 10000u
 
@@ -128,8 +128,8 @@ static void session_name_peer(struct session *session, struct rdma_cm_id *id)
 	char host[48];
 	char port[8];
 
-	if (getnameinfo(rdma_get_peer_addr(id), sizeof(struct sockaddr_in6), host, sizeof(host), port,
-			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+	if (getnameinfo(rdma_get_peer_addr(id), sizeof(struct sockaddr_in6), host, sizeof(host),
+			port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
 		snprintf(session->peer, sizeof(session->peer), "%s:%s", host, port);
 	else
 		snprintf(session->peer, sizeof(session->peer), "unknown");
@@ -616,7 +616,8 @@ static void session_free(struct session *session)
 
 static void session_reap_run(struct worker_job *job)
 {
-	struct session *session = (struct session *)((char *)job - offsetof(struct session, reap_job));
+	struct session *session =
+		(struct session *)((char *)job - offsetof(struct session, reap_job));
 
 	session->reap_result = verbs_destroy_qp(session->qp);
 	if (session->reap_result == 0)
@@ -627,7 +628,8 @@ static void session_reap_run(struct worker_job *job)
 
 static void session_reap_done(struct worker_job *job)
 {
-	struct session *session = (struct session *)((char *)job - offsetof(struct session, reap_job));
+	struct session *session =
+		(struct session *)((char *)job - offsetof(struct session, reap_job));
 	struct server *server = session->server;
 
 	if (session->reap_result == 0) {

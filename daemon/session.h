@@ -17,8 +17,8 @@
 struct server;
 struct tenant;
 
-#define SESSION_ENDED_MAX 256	  /* ended leases that are remembered for their reason */
-#define SESSION_LANE_OPENS_MAX 16 /* requests for a lane that may wait */
+#define SESSION_ENDED_MAX      256 /* ended leases that are remembered for their reason */
+#define SESSION_LANE_OPENS_MAX 16  /* requests for a lane that may wait */
 
 enum session_state {
 	SESSION_HELLO,	 /* accepted; hello has not come yet */
@@ -44,23 +44,24 @@ struct session {
 	uint32_t cq_reserved;
 	uint8_t *memory; /* of the endpoint; a slot of the device's control buffers */
 	struct endpoint endpoint;
-	struct tenant *tenant; /* NULL before hello */
+	struct tenant *tenant;			/* NULL before hello */
 	uint8_t instance[PROTO_INSTANCE_BYTES]; /* of the client, from hello */
-	char peer[64];	       /* address for the log */
-	struct deadline deadline; /* for hello; then looks after the peer's silence */
+	char peer[64];				/* address for the log */
+	struct deadline deadline;		/* for hello; then looks after the peer's silence */
 	TAILQ_HEAD(, lane) lanes;
 	uint32_t lane_count;
 	uint32_t next_lane;
-	uint64_t lane_lost_ns;	  /* when the last one was lost; 0: none was */
-	uint64_t lane_wait_ms;	  /* between the last loss and the next new lane */
-	uint64_t lane_opens[SESSION_LANE_OPENS_MAX]; /* request ids that wait for that, oldest first */
+	uint64_t lane_lost_ns; /* when the last one was lost; 0: none was */
+	uint64_t lane_wait_ms; /* between the last loss and the next new lane */
+	uint64_t lane_opens
+		[SESSION_LANE_OPENS_MAX]; /* request ids that wait for that, oldest first */
 	uint32_t lane_open_count;
 	struct deadline lane_deadline;
 	TAILQ_HEAD(, lease) leases;
 	uint64_t lease_count;
 	struct lease *ending_next; /* to be ended next while the session closes */
 	struct deadline ending_deadline;
-	const char *why; /* it closes */
+	const char *why;			  /* it closes */
 	struct message_leases_ended ended_notice; /* collected until the end of the loop's turn */
 	struct message_revoke revoke_notice;	  /* likewise */
 	struct {
@@ -69,7 +70,7 @@ struct session {
 	} ended[SESSION_ENDED_MAX]; /* ring */
 	uint32_t ended_next;
 	bool peer_gone;
-	bool unsendable; /* a message could not be queued: ends with the turn */
+	bool unsendable;	 /* a message could not be queued: ends with the turn */
 	uint64_t close_limit_ns; /* until then the last messages may still go out */
 	struct worker_job reap_job;
 	int reap_result;

@@ -28,8 +28,9 @@ static json_t *status_device(const struct server *server)
 		state = ibv_port_state_str(port.state);
 		link = port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand";
 	}
-	return json_pack("{s:s,s:i,s:s,s:s,s:b}", "name", ibv_get_device_name(device->context->device),
-			 "port", 1, "state", state, "link", link, "degraded", server->port_down);
+	return json_pack("{s:s,s:i,s:s,s:s,s:b}", "name",
+			 ibv_get_device_name(device->context->device), "port", 1, "state", state,
+			 "link", link, "degraded", server->port_down);
 }
 
 static json_t *status_listen(const struct server *server)
@@ -151,16 +152,18 @@ static void status_status(struct admin_request *request, json_t *params, void *c
 	uint64_t up_ms = (clock_now_ns() - server->started_ns) / CLOCK_NS_PER_MS;
 
 	(void)params;
-	admin_reply(request,
-		    json_pack("{s:s,s:I,s:I,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
-			      "version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
-			      NUMBER(up_ms), "tenants_authenticated", 0, "stopping", server->stopping,
-			      "device", status_device(server), "listen", status_listen(server), "pool",
-			      status_pool(server), "scrubbing", status_scrub(server), "isolation", status_isolation(server), "sessions",
-			      NUMBER(server->session_count), "lanes", NUMBER(server->lane_count),
-			      "leases", status_leases(server), "revocation", status_revocation(server),
-			      "stuck", status_stuck(server), "longest_turn_us",
-			      NUMBER(loop_longest_us()), "counters", status_counters(server)));
+	admin_reply(
+		request,
+		json_pack("{s:s,s:I,s:I,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
+			  "version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
+			  NUMBER(up_ms), "tenants_authenticated", 0, "stopping", server->stopping,
+			  "device", status_device(server), "listen", status_listen(server), "pool",
+			  status_pool(server), "scrubbing", status_scrub(server), "isolation",
+			  status_isolation(server), "sessions", NUMBER(server->session_count),
+			  "lanes", NUMBER(server->lane_count), "leases", status_leases(server),
+			  "revocation", status_revocation(server), "stuck", status_stuck(server),
+			  "longest_turn_us", NUMBER(loop_longest_us()), "counters",
+			  status_counters(server)));
 }
 
 static json_t *status_lease(const struct lease *lease, uint64_t now_ns)
@@ -177,10 +180,11 @@ static json_t *status_lease(const struct lease *lease, uint64_t now_ns)
 
 	LIST_FOREACH (attachment, &lease->attachments, lease_link)
 		json_array_append_new(lanes, json_integer(attachment->lane->number));
-	row = json_pack("{s:I,s:s,s:s,s:I,s:I,s:I,s:s,s:I,s:o,s:I}", "id", NUMBER(lease->id), "tenant",
-			lease->tenant->name, "state", lease_state_name(lease->state), "generation",
-			NUMBER(lease->generation), "len_bytes", NUMBER(lease->len_bytes),
-			"extent_bytes", NUMBER(lease->extent_bytes), "rights", rights, "ttl_left_ms",
+	row = json_pack("{s:I,s:s,s:s,s:I,s:I,s:I,s:s,s:I,s:o,s:I}", "id", NUMBER(lease->id),
+			"tenant", lease->tenant->name, "state", lease_state_name(lease->state),
+			"generation", NUMBER(lease->generation), "len_bytes",
+			NUMBER(lease->len_bytes), "extent_bytes", NUMBER(lease->extent_bytes),
+			"rights", rights, "ttl_left_ms",
 			NUMBER(clock_left_ms(lease->deadline.at_ns, now_ns)), "lanes", lanes,
 			"windows", NUMBER(lease->charged_windows));
 	if (lease->session != NULL)
@@ -218,7 +222,8 @@ static void status_lease_revoke(struct admin_request *request, json_t *params, v
 	if (json_unpack(params, "{s?I,s?s,s?b!}", "id", &id, "tenant", &tenant, "now", &now) < 0 ||
 	    (id > 0) == (tenant != NULL)) {
 		admin_fail(request, ADMIN_ERROR_PARAMS,
-			   "params must be {\"id\": a lease's number} or {\"tenant\": a name}, and may "
+			   "params must be {\"id\": a lease's number} or {\"tenant\": a name}, and "
+			   "may "
 			   "have \"now\": true");
 		return;
 	}

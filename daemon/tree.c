@@ -112,7 +112,7 @@ void tree_insert(struct tree *tree, struct tree_node *node)
 		side = order > 0;
 		at = at->child[side];
 	}
-	*node = (struct tree_node){ .parent = parent, .height = 1 };
+	*node = (struct tree_node){.parent = parent, .height = 1};
 	if (parent == NULL)
 		tree->root = node;
 	else
@@ -136,7 +136,7 @@ void tree_remove(struct tree *tree, struct tree_node *node)
 		set_child(next, 0, node->child[0]);
 		set_child(next, 1, node->child[1]);
 	}
-	*node = (struct tree_node){ 0 };
+	*node = (struct tree_node){0};
 	balance_upwards(tree, lowest);
 }
 

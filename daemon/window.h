@@ -19,10 +19,10 @@ enum window_state {
 	WINDOW_BOUND,	     /* the bind's SUCCESS has been seen; the key opens the range */
 	WINDOW_INVALIDATING, /* a local invalidate is queued or posted */
 	WINDOW_UNGUARDING,   /* bound to nothing; the verbs worker deregisters its guard MR */
-	WINDOW_UNKNOWN,	     /* a completion was not SUCCESS or never came: only dealloc leads out */
-	WINDOW_RETIRED,	     /* bound to nothing, and its key bytes have run out */
-	WINDOW_GONE,	     /* deallocated */
-	WINDOW_STATES,	     /* their number */
+	WINDOW_UNKNOWN, /* a completion was not SUCCESS or never came: only dealloc leads out */
+	WINDOW_RETIRED, /* bound to nothing, and its key bytes have run out */
+	WINDOW_GONE,	/* deallocated */
+	WINDOW_STATES,	/* their number */
 };
 
 struct window {
@@ -36,14 +36,14 @@ struct window {
 	uint32_t key_index;    /* the driver's part of the key: rkey >> 8 */
 	uint8_t keys_used[32]; /* bit per low byte that has been used on this lane */
 	uint32_t keys_left;
-	uint32_t rkey;		/* of the bind that is made, or the last one */
-	uint64_t addr;		/* what it covers */
+	uint32_t rkey; /* of the bind that is made, or the last one */
+	uint64_t addr; /* what it covers */
 	uint64_t len_bytes;
-	uint64_t offset_bytes;	/* of that within the lease */
-	unsigned int access;	/* IBV_ACCESS_REMOTE_* */
-	struct ibv_mr *mr;	/* that it is bound to */
-	struct ibv_mr *guard;	/* that MR, if it is the window's own */
-	struct worker_job job;	/* registering or deregistering the guard */
+	uint64_t offset_bytes; /* of that within the lease */
+	unsigned int access;   /* IBV_ACCESS_REMOTE_* */
+	struct ibv_mr *mr;     /* that it is bound to */
+	struct ibv_mr *guard;  /* that MR, if it is the window's own */
+	struct worker_job job; /* registering or deregistering the guard */
 	int job_result;
 };
 

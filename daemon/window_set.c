@@ -26,7 +26,7 @@
 #include "daemon/server.h"
 #include "proto/error.h"
 
-#define WINDOW_SET_ALLOC_STEP 8u
+#define WINDOW_SET_ALLOC_STEP  8u
 #define WINDOW_SET_RETIRED_MAX 1024u /* then the client has to take another lane */
 
 static void window_set_alloc(struct window_set *set, uint32_t wanted);
@@ -282,10 +282,9 @@ static void window_set_reg_run(struct worker_job *job)
 {
 	struct window *window = (struct window *)((char *)job - offsetof(struct window, job));
 
-	window->job_result =
-		verbs_reg_mr(window->set->server->device.pd, (void *)(uintptr_t)window->addr,
-			     window->len_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND,
-			     &window->guard);
+	window->job_result = verbs_reg_mr(
+		window->set->server->device.pd, (void *)(uintptr_t)window->addr, window->len_bytes,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &window->guard);
 }
 
 static void window_set_reg_done(struct worker_job *job)

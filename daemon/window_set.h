@@ -32,14 +32,14 @@ struct window_set_ops {
 struct window_set {
 	struct server *server;
 	const struct window_set_ops *ops;
-	bool open; /* windows may be asked for */
-	bool lost; /* nothing is posted any more; what was has an unknown outcome */
+	bool open;		 /* windows may be asked for */
+	bool lost;		 /* nothing is posted any more; what was has an unknown outcome */
 	struct window **windows; /* all */
 	uint32_t count;
 	struct window **free; /* those that may be bound, in no order */
 	uint32_t free_count;
 	uint32_t retired; /* whose key bytes have run out; they stay until the end */
-	uint32_t busy; /* windows for which something must come back, and holds of the owner */
+	uint32_t busy;	  /* windows for which something must come back, and holds of the owner */
 	TAILQ_HEAD(, attachment) waiting; /* for free windows, oldest first */
 	struct posting posting;
 	struct worker_job alloc_job;

@@ -10,7 +10,7 @@
 
 void cursor_reader_init(struct cursor_reader *reader, const void *buf, size_t len_bytes)
 {
-	*reader = (struct cursor_reader){ .next = buf, .left_bytes = len_bytes };
+	*reader = (struct cursor_reader){.next = buf, .left_bytes = len_bytes};
 }
 
 /* The next bytes, or NULL. */
@@ -106,7 +106,7 @@ bool cursor_reader_is_done(const struct cursor_reader *reader)
 
 void cursor_writer_init(struct cursor_writer *writer, void *buf, size_t cap_bytes)
 {
-	*writer = (struct cursor_writer){ .next = buf, .left_bytes = cap_bytes };
+	*writer = (struct cursor_writer){.next = buf, .left_bytes = cap_bytes};
 }
 
 /* Room for the next bytes, or NULL. */

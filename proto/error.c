@@ -17,8 +17,8 @@ const char *error_text(int code)
 	switch (code_of(code)) {
 	case ERROR_NONE:
 		return "no error";
-#define X(name, number, text)                                                                      \
-	case ERROR_##name:                                                                         \
+#define X(name, number, text) \
+	case ERROR_##name:    \
 		return text;
 		ERROR_LIST(X)
 #undef X

@@ -15,17 +15,17 @@
 
 #include "proto/cursor.h"
 
-#define HEADER_CREDITS_AT 16
-#define DESCRIPTOR_BYTES 28
-#define GRANT_FIXED_BYTES 38
+#define HEADER_CREDITS_AT  16
+#define DESCRIPTOR_BYTES   28
+#define GRANT_FIXED_BYTES  38
 #define LISTED_LEASE_BYTES 12 /* in released, revoke and leases ended */
 
 _Static_assert(MESSAGE_HEADER_BYTES + GRANT_FIXED_BYTES +
-				       PROTO_GRANT_DESCRIPTORS * DESCRIPTOR_BYTES <=
-			       PROTO_MESSAGE_MAX,
+			       PROTO_GRANT_DESCRIPTORS * DESCRIPTOR_BYTES <=
+		       PROTO_MESSAGE_MAX,
 	       "the largest grant must fit a message");
 _Static_assert(MESSAGE_HEADER_BYTES + 2 + PROTO_NOTICE_LEASES * LISTED_LEASE_BYTES <=
-			       PROTO_MESSAGE_MAX,
+		       PROTO_MESSAGE_MAX,
 	       "the longest list of leases must fit a message");
 
 enum id_rule {
@@ -473,45 +473,40 @@ static void read_attach(struct cursor_reader *reader, struct message *m)
 }
 
 static const struct kind kinds[MESSAGE_TYPE_END] = {
-	[MESSAGE_HELLO] = { "hello", ID_REQUIRED, 0, write_hello, read_hello, is_valid_hello },
-	[MESSAGE_WELCOME] = { "welcome", ID_REQUIRED, 0, write_welcome, read_welcome,
-			      is_valid_welcome },
-	[MESSAGE_ERROR] = { "error", ID_ANY, 0, write_error, read_error, is_valid_error },
-	[MESSAGE_BYE] = { "bye", ID_NONE, 0, write_nothing, read_nothing, is_always_valid },
-	[MESSAGE_CREDIT] = { "credit", ID_NONE, 0, write_nothing, read_nothing, is_always_valid },
-	[MESSAGE_PING] = { "ping", ID_REQUIRED, 0, write_nothing, read_nothing, is_always_valid },
-	[MESSAGE_PONG] = { "pong", ID_REQUIRED, 0, write_nothing, read_nothing, is_always_valid },
-	[MESSAGE_LANE_OPEN] = { "lane-open", ID_REQUIRED, 0, write_nothing, read_nothing,
-				is_always_valid },
-	[MESSAGE_LANE_OFFER] = { "lane-offer", ID_REQUIRED, 0, write_lane_offer, read_lane_offer,
-				 is_always_valid },
-	[MESSAGE_LANE_CONFIRM] = { "lane-confirm", ID_REQUIRED, 0, write_lane_confirm,
-				   read_lane_confirm, is_always_valid },
-	[MESSAGE_LANE_READY] = { "lane-ready", ID_REQUIRED, 0, write_lane, read_lane,
-				 is_always_valid },
-	[MESSAGE_LANE_LOST] = { "lane-lost", ID_NONE, 0, write_lane, read_lane, is_always_valid },
-	[MESSAGE_ACQUIRE] = { "acquire", ID_REQUIRED, 0, write_acquire, read_acquire,
-			      is_valid_acquire },
-	[MESSAGE_GRANT] = { "grant", ID_REQUIRED, MESSAGE_FLAG_MORE, write_grant, read_grant,
-			    is_valid_grant },
-	[MESSAGE_RENEW] = { "renew", ID_REQUIRED, 0, write_renew, read_renew, is_always_valid },
-	[MESSAGE_RENEWED] = { "renewed", ID_REQUIRED, 0, write_renew, read_renew,
-			      is_always_valid },
-	[MESSAGE_RELEASE] = { "release", ID_REQUIRED, 0, write_leases, read_leases,
-			      is_valid_leases },
-	[MESSAGE_RELEASED] = { "released", ID_REQUIRED, 0, write_released, read_released,
-			       is_valid_released },
-	[MESSAGE_LEASES_ENDED] = { "leases-ended", ID_NONE, 0, write_leases_ended,
-				   read_leases_ended, is_valid_leases_ended },
-	[MESSAGE_ATTACH] = { "attach", ID_REQUIRED, 0, write_attach, read_attach,
-			     is_always_valid },
-	[MESSAGE_REVOKE] = { "revoke", ID_NONE, 0, write_revoke, read_revoke, is_valid_revoke },
-	[MESSAGE_REVOKED] = { "revoked", ID_NONE, 0, write_leases, read_leases, is_valid_leases },
-	[MESSAGE_MODIFY] = { "modify", ID_REQUIRED, 0, write_modify, read_modify,
-			     is_always_valid },
-	[MESSAGE_QUIESCE] = { "quiesce", ID_NONE, 0, write_lease, read_lease, is_always_valid },
-	[MESSAGE_QUIESCED] = { "quiesced", ID_NONE, 0, write_lease, read_lease,
-			       is_always_valid },
+	[MESSAGE_HELLO] = {"hello", ID_REQUIRED, 0, write_hello, read_hello, is_valid_hello},
+	[MESSAGE_WELCOME] = {"welcome", ID_REQUIRED, 0, write_welcome, read_welcome,
+			     is_valid_welcome},
+	[MESSAGE_ERROR] = {"error", ID_ANY, 0, write_error, read_error, is_valid_error},
+	[MESSAGE_BYE] = {"bye", ID_NONE, 0, write_nothing, read_nothing, is_always_valid},
+	[MESSAGE_CREDIT] = {"credit", ID_NONE, 0, write_nothing, read_nothing, is_always_valid},
+	[MESSAGE_PING] = {"ping", ID_REQUIRED, 0, write_nothing, read_nothing, is_always_valid},
+	[MESSAGE_PONG] = {"pong", ID_REQUIRED, 0, write_nothing, read_nothing, is_always_valid},
+	[MESSAGE_LANE_OPEN] = {"lane-open", ID_REQUIRED, 0, write_nothing, read_nothing,
+			       is_always_valid},
+	[MESSAGE_LANE_OFFER] = {"lane-offer", ID_REQUIRED, 0, write_lane_offer, read_lane_offer,
+				is_always_valid},
+	[MESSAGE_LANE_CONFIRM] = {"lane-confirm", ID_REQUIRED, 0, write_lane_confirm,
+				  read_lane_confirm, is_always_valid},
+	[MESSAGE_LANE_READY] = {"lane-ready", ID_REQUIRED, 0, write_lane, read_lane,
+				is_always_valid},
+	[MESSAGE_LANE_LOST] = {"lane-lost", ID_NONE, 0, write_lane, read_lane, is_always_valid},
+	[MESSAGE_ACQUIRE] = {"acquire", ID_REQUIRED, 0, write_acquire, read_acquire,
+			     is_valid_acquire},
+	[MESSAGE_GRANT] = {"grant", ID_REQUIRED, MESSAGE_FLAG_MORE, write_grant, read_grant,
+			   is_valid_grant},
+	[MESSAGE_RENEW] = {"renew", ID_REQUIRED, 0, write_renew, read_renew, is_always_valid},
+	[MESSAGE_RENEWED] = {"renewed", ID_REQUIRED, 0, write_renew, read_renew, is_always_valid},
+	[MESSAGE_RELEASE] = {"release", ID_REQUIRED, 0, write_leases, read_leases, is_valid_leases},
+	[MESSAGE_RELEASED] = {"released", ID_REQUIRED, 0, write_released, read_released,
+			      is_valid_released},
+	[MESSAGE_LEASES_ENDED] = {"leases-ended", ID_NONE, 0, write_leases_ended, read_leases_ended,
+				  is_valid_leases_ended},
+	[MESSAGE_ATTACH] = {"attach", ID_REQUIRED, 0, write_attach, read_attach, is_always_valid},
+	[MESSAGE_REVOKE] = {"revoke", ID_NONE, 0, write_revoke, read_revoke, is_valid_revoke},
+	[MESSAGE_REVOKED] = {"revoked", ID_NONE, 0, write_leases, read_leases, is_valid_leases},
+	[MESSAGE_MODIFY] = {"modify", ID_REQUIRED, 0, write_modify, read_modify, is_always_valid},
+	[MESSAGE_QUIESCE] = {"quiesce", ID_NONE, 0, write_lease, read_lease, is_always_valid},
+	[MESSAGE_QUIESCED] = {"quiesced", ID_NONE, 0, write_lease, read_lease, is_always_valid},
 };
 
 /* The row of a type, or NULL. */

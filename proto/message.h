@@ -13,32 +13,32 @@
  */
 
 enum message_type {
-	MESSAGE_HELLO = 1,	  /* client: who I am; first message */
-	MESSAGE_WELCOME = 2,	  /* daemon: answer to hello */
-	MESSAGE_ERROR = 3,	  /* either: answer to a request, or (request id 0) why I hang up */
-	MESSAGE_BYE = 4,	  /* client: all is done, end the session */
-	MESSAGE_CREDIT = 5,	  /* either: returns credits, nothing else */
-	MESSAGE_PING = 6,	  /* either */
-	MESSAGE_PONG = 7,	  /* either: answer to ping, same request id */
-	MESSAGE_LANE_OPEN = 8,	  /* client: I want a data connection */
-	MESSAGE_LANE_OFFER = 9,	  /* daemon: answer to lane open */
+	MESSAGE_HELLO = 1,	/* client: who I am; first message */
+	MESSAGE_WELCOME = 2,	/* daemon: answer to hello */
+	MESSAGE_ERROR = 3,	/* either: answer to a request, or (request id 0) why I hang up */
+	MESSAGE_BYE = 4,	/* client: all is done, end the session */
+	MESSAGE_CREDIT = 5,	/* either: returns credits, nothing else */
+	MESSAGE_PING = 6,	/* either */
+	MESSAGE_PONG = 7,	/* either: answer to ping, same request id */
+	MESSAGE_LANE_OPEN = 8,	/* client: I want a data connection */
+	MESSAGE_LANE_OFFER = 9, /* daemon: answer to lane open */
 	MESSAGE_LANE_CONFIRM = 10, /* client: my lane is connected to this QP of yours */
-	MESSAGE_LANE_READY = 11,  /* daemon: answer to lane confirm */
-	MESSAGE_LANE_LOST = 12,	  /* daemon, notice: a lane is gone; its keys are dead */
-	MESSAGE_ACQUIRE = 13,	  /* client: lend me memory */
-	MESSAGE_GRANT = 14,	  /* daemon: answer to acquire and attach */
-	MESSAGE_RENEW = 15,	  /* client: move the deadline */
-	MESSAGE_RENEWED = 16,	  /* daemon: answer to renew */
-	MESSAGE_RELEASE = 17,	  /* client: give back */
-	MESSAGE_RELEASED = 18,	  /* daemon: answer to release, behind the fence */
+	MESSAGE_LANE_READY = 11,   /* daemon: answer to lane confirm */
+	MESSAGE_LANE_LOST = 12,	   /* daemon, notice: a lane is gone; its keys are dead */
+	MESSAGE_ACQUIRE = 13,	   /* client: lend me memory */
+	MESSAGE_GRANT = 14,	   /* daemon: answer to acquire and attach */
+	MESSAGE_RENEW = 15,	   /* client: move the deadline */
+	MESSAGE_RENEWED = 16,	   /* daemon: answer to renew */
+	MESSAGE_RELEASE = 17,	   /* client: give back */
+	MESSAGE_RELEASED = 18,	   /* daemon: answer to release, behind the fence */
 	MESSAGE_LEASES_ENDED = 19, /* daemon, notice */
-	MESSAGE_ATTACH = 20,	  /* client: bind this lease of mine on that lane of mine too */
-	MESSAGE_REVOKE = 21,	  /* daemon, notice: these leases end when their grace is over */
-	MESSAGE_REVOKED = 22,	  /* client: nothing is in flight on these any more; no answer */
-	MESSAGE_MODIFY = 23,	  /* client: other rights or another length */
-	MESSAGE_QUIESCE = 24,	  /* daemon, notice: stop using this lease, keys are about to change */
-	MESSAGE_QUIESCED = 25,	  /* client: nothing is in flight on it; no answer of its own */
-	MESSAGE_TYPE_END,	  /* one past the last */
+	MESSAGE_ATTACH = 20,	   /* client: bind this lease of mine on that lane of mine too */
+	MESSAGE_REVOKE = 21,	   /* daemon, notice: these leases end when their grace is over */
+	MESSAGE_REVOKED = 22,	   /* client: nothing is in flight on these any more; no answer */
+	MESSAGE_MODIFY = 23,	   /* client: other rights or another length */
+	MESSAGE_QUIESCE = 24,  /* daemon, notice: stop using this lease, keys are about to change */
+	MESSAGE_QUIESCED = 25, /* client: nothing is in flight on it; no answer of its own */
+	MESSAGE_TYPE_END,      /* one past the last */
 };
 
 /* Access rights of a lease. */
@@ -78,11 +78,11 @@ struct message_welcome {
 	uint64_t ttl_max_ms;
 	uint64_t window_max_bytes;
 	uint32_t page_bytes;
-	uint32_t read_depth;	  /* outstanding RDMA reads and atomics that a lane may have */
-	uint32_t rights;	  /* MESSAGE_RIGHT_* that can be granted at all */
-	uint32_t heartbeat_ms;	  /* 0: none */
-	uint32_t isolation;	  /* MESSAGE_ISOLATION_* */
-	uint32_t enforced;	  /* bit i: property i of PROTOCOL.md's list is enforced */
+	uint32_t read_depth;   /* outstanding RDMA reads and atomics that a lane may have */
+	uint32_t rights;       /* MESSAGE_RIGHT_* that can be granted at all */
+	uint32_t heartbeat_ms; /* 0: none */
+	uint32_t isolation;    /* MESSAGE_ISOLATION_* */
+	uint32_t enforced;     /* bit i: property i of PROTOCOL.md's list is enforced */
 };
 
 struct message_error {
@@ -185,7 +185,7 @@ struct message_leases_ended {
 struct message {
 	uint16_t type;
 	uint16_t flags;
-	uint16_t credits; /* receives posted again since the last message */
+	uint16_t credits;    /* receives posted again since the last message */
 	uint64_t request_id; /* 0: not a request and no answer */
 	union {
 		struct message_hello hello;

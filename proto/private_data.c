@@ -117,7 +117,7 @@ uint8_t private_data_encode(const struct private_data *data, uint8_t *buf)
 
 int private_data_decode(const void *buf, size_t len_bytes, struct private_data *ret_data)
 {
-	struct private_data data = { 0 };
+	struct private_data data = {0};
 	struct cursor_reader reader;
 	uint8_t encoded_bytes;
 

@@ -21,11 +21,11 @@
 #error "the build must define MEMPOOL_VERSION"
 #endif
 
-#define DEFAULT_SOCKET "/run/mempoold/admin.sock"
+#define DEFAULT_SOCKET	"/run/mempoold/admin.sock"
 #define DEFAULT_TIMEOUT "5s"
-#define TIMEOUT_MAX_MS (UINT64_C(24) * 60 * 60 * 1000)
-#define ARGS_ANY 1000000
-#define SHOWN_MAX 600
+#define TIMEOUT_MAX_MS	(UINT64_C(24) * 60 * 60 * 1000)
+#define ARGS_ANY	1000000
+#define SHOWN_MAX	600
 
 enum exit_status {
 	STATUS_OK = 0,
@@ -64,56 +64,56 @@ struct command {
 };
 
 static const struct table_field status_fields[] = {
-	{ "daemon", "mempoold {version}, pid {pid}, up {uptime_ms:duration}", false },
-	{ "tenants authenticated", "{tenants_authenticated}", false },
-	{ "device", "{device.name} port {device.port}, {device.state}, {device.link}", false },
-	{ "listen", "{listen}", false },
-	{ "pool",
-	  "{pool.bytes:size} in pages of {pool.page_bytes:size}: {pool.leased_bytes:size} leased, "
-	  "{pool.dirty_bytes:size} dirty, {pool.free_bytes:size} free "
-	  "(largest extent {pool.largest_free_bytes:size})",
-	  false },
-	{ "isolation", "{isolation.mode} (configured: {isolation.configured})", false },
-	{ "  because", "{isolation.why}", false },
-	{ "  fence", "{isolation.fence}", false },
-	{ "sessions", "{sessions}", false },
-	{ "lanes", "{lanes}", false },
-	{ "leases", "{leases.active} active, {leases.ending} ending", false },
-	{ "revocations",
-	  "{revocation.count}, took {revocation.p50_us} us (half), {revocation.p99_us} us (99 %), "
-	  "{revocation.max_us} us (longest)",
-	  false },
-	{ "stuck", "{stuck.windows} windows, {stuck.bytes:size}", false },
-	{ NULL, NULL, false },
+	{"daemon", "mempoold {version}, pid {pid}, up {uptime_ms:duration}", false},
+	{"tenants authenticated", "{tenants_authenticated}", false},
+	{"device", "{device.name} port {device.port}, {device.state}, {device.link}", false},
+	{"listen", "{listen}", false},
+	{"pool",
+	 "{pool.bytes:size} in pages of {pool.page_bytes:size}: {pool.leased_bytes:size} leased, "
+	 "{pool.dirty_bytes:size} dirty, {pool.free_bytes:size} free "
+	 "(largest extent {pool.largest_free_bytes:size})",
+	 false},
+	{"isolation", "{isolation.mode} (configured: {isolation.configured})", false},
+	{"  because", "{isolation.why}", false},
+	{"  fence", "{isolation.fence}", false},
+	{"sessions", "{sessions}", false},
+	{"lanes", "{lanes}", false},
+	{"leases", "{leases.active} active, {leases.ending} ending", false},
+	{"revocations",
+	 "{revocation.count}, took {revocation.p50_us} us (half), {revocation.p99_us} us (99 %), "
+	 "{revocation.max_us} us (longest)",
+	 false},
+	{"stuck", "{stuck.windows} windows, {stuck.bytes:size}", false},
+	{NULL, NULL, false},
 };
 
 static const struct table_field property_fields[] = {
-	{ "PROPERTY", "{name}", false },
-	{ "WINDOWS", "{windows}", false },
-	{ "GUARDED", "{guarded}", false },
-	{ NULL, NULL, false },
+	{"PROPERTY", "{name}", false},
+	{"WINDOWS", "{windows}", false},
+	{"GUARDED", "{guarded}", false},
+	{NULL, NULL, false},
 };
 
 static const struct table_field counter_fields[] = {
-	{ "COUNTER", "{name}", false },
-	{ "VALUE", "{value}", true },
-	{ NULL, NULL, false },
+	{"COUNTER", "{name}", false},
+	{"VALUE", "{value}", true},
+	{NULL, NULL, false},
 };
 
 static const struct table_field lease_fields[] = {
-	{ "ID", "{id:hex}", true },
-	{ "TENANT", "{tenant}", false },
-	{ "SESSION", "{session:hex}", true },
-	{ "STATE", "{state}", false },
-	{ "GEN", "{generation}", true },
-	{ "OFFSET", "{offset_bytes:hex}", true },
-	{ "LENGTH", "{len_bytes:size}", true },
-	{ "EXTENT", "{extent_bytes:size}", true },
-	{ "RIGHTS", "{rights}", false },
-	{ "TTL LEFT", "{ttl_left_ms:duration}", true },
-	{ "WINDOWS", "{windows}", true },
-	{ "LANES", "{lanes}", false },
-	{ NULL, NULL, false },
+	{"ID", "{id:hex}", true},
+	{"TENANT", "{tenant}", false},
+	{"SESSION", "{session:hex}", true},
+	{"STATE", "{state}", false},
+	{"GEN", "{generation}", true},
+	{"OFFSET", "{offset_bytes:hex}", true},
+	{"LENGTH", "{len_bytes:size}", true},
+	{"EXTENT", "{extent_bytes:size}", true},
+	{"RIGHTS", "{rights}", false},
+	{"TTL LEFT", "{ttl_left_ms:duration}", true},
+	{"WINDOWS", "{windows}", true},
+	{"LANES", "{lanes}", false},
+	{NULL, NULL, false},
 };
 
 /* Texts may hold what the daemon or the command line said. */
@@ -140,8 +140,8 @@ static enum exit_status connect_daemon(const struct options *options, struct rpc
 }
 
 /* @about: put before a refusal */
-static enum exit_status call(struct rpc *rpc, const char *method, json_t *params,
-			     const char *about, json_t **ret_result)
+static enum exit_status call(struct rpc *rpc, const char *method, json_t *params, const char *about,
+			     json_t **ret_result)
 {
 	struct rpc_failure failure;
 	char text[SHOWN_MAX];
@@ -197,9 +197,8 @@ static json_t *members_as_rows(json_t *object)
 	const char *name;
 	json_t *value;
 
-	json_object_foreach(object, name, value)
-		(void)json_array_append_new(rows, json_pack("{s:s, s:O}", "name", name, "value",
-							    value));
+	json_object_foreach(object, name, value)(void)
+		json_array_append_new(rows, json_pack("{s:s, s:O}", "name", name, "value", value));
 	return rows;
 }
 
@@ -375,11 +374,10 @@ static enum exit_status run_lease_revoke(const struct options *options, int argc
 }
 
 static const struct command commands[] = {
-	{ "status", NULL, "", 0, 0, 0, "the daemon, its device, pool and isolation", run_status },
-	{ "lease", "list", "", 0, 0, 0, "all leases", run_lease_list },
-	{ "lease", "revoke", "ID... | --tenant NAME", 0, ARGS_ANY, TAKES_NOW | TAKES_TENANT,
-	  "take leases back; returns when their memory can no longer be reached",
-	  run_lease_revoke },
+	{"status", NULL, "", 0, 0, 0, "the daemon, its device, pool and isolation", run_status},
+	{"lease", "list", "", 0, 0, 0, "all leases", run_lease_list},
+	{"lease", "revoke", "ID... | --tenant NAME", 0, ARGS_ANY, TAKES_NOW | TAKES_TENANT,
+	 "take leases back; returns when their memory can no longer be reached", run_lease_revoke},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -483,19 +481,26 @@ static enum exit_status finish(enum exit_status status)
 
 static enum exit_status run(int argc, char **argv)
 {
-	enum { OPTION_SOCKET = 1, OPTION_JSON, OPTION_TIMEOUT, OPTION_NOW, OPTION_TENANT, OPTION_HELP,
-	       OPTION_VERSION };
-	static const struct option long_options[] = {
-		{ "socket", required_argument, NULL, OPTION_SOCKET },
-		{ "json", no_argument, NULL, OPTION_JSON },
-		{ "timeout", required_argument, NULL, OPTION_TIMEOUT },
-		{ "now", no_argument, NULL, OPTION_NOW },
-		{ "tenant", required_argument, NULL, OPTION_TENANT },
-		{ "help", no_argument, NULL, OPTION_HELP },
-		{ "version", no_argument, NULL, OPTION_VERSION },
-		{ NULL, 0, NULL, 0 },
+	enum {
+		OPTION_SOCKET = 1,
+		OPTION_JSON,
+		OPTION_TIMEOUT,
+		OPTION_NOW,
+		OPTION_TENANT,
+		OPTION_HELP,
+		OPTION_VERSION
 	};
-	struct options options = { .socket_path = DEFAULT_SOCKET };
+	static const struct option long_options[] = {
+		{"socket", required_argument, NULL, OPTION_SOCKET},
+		{"json", no_argument, NULL, OPTION_JSON},
+		{"timeout", required_argument, NULL, OPTION_TIMEOUT},
+		{"now", no_argument, NULL, OPTION_NOW},
+		{"tenant", required_argument, NULL, OPTION_TENANT},
+		{"help", no_argument, NULL, OPTION_HELP},
+		{"version", no_argument, NULL, OPTION_VERSION},
+		{NULL, 0, NULL, 0},
+	};
+	struct options options = {.socket_path = DEFAULT_SOCKET};
 	int option;
 
 	(void)parse_timeout(DEFAULT_TIMEOUT, &options.timeout_ms);

@@ -22,9 +22,9 @@
 #include "common/clock.h"
 #include "common/strict_json.h"
 
-#define ANSWER_MAX_BYTES (512u << 20)
+#define ANSWER_MAX_BYTES   (512u << 20)
 #define ANSWER_FIRST_BYTES 65536
-#define POLL_MAX_MS 60000
+#define POLL_MAX_MS	   60000
 
 struct rpc {
 	int fd;
@@ -51,7 +51,7 @@ static int connect_within(int fd, const struct sockaddr_un *address, uint64_t ti
 
 int rpc_new(const char *path, uint64_t timeout_ms, struct rpc **ret_rpc)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct rpc *rpc;
 	int r;
 
@@ -85,7 +85,7 @@ struct rpc *rpc_free(struct rpc *rpc)
 
 static int wait_for(const struct rpc *rpc, short events, uint64_t until_ns)
 {
-	struct pollfd pollfd = { .fd = rpc->fd, .events = events };
+	struct pollfd pollfd = {.fd = rpc->fd, .events = events};
 	uint64_t left_ms = clock_left_ms(until_ns, clock_now_ns());
 
 	if (left_ms == 0)

@@ -16,7 +16,7 @@
 #include "common/text.h"
 #include "common/units.h"
 
-#define CELL_MAX 1024
+#define CELL_MAX       1024
 #define PATH_MAX_BYTES 64
 
 #define MISSING "-"
@@ -75,7 +75,8 @@ static void show_list(const json_t *list, char *buf)
 	size_t used = 0, i;
 
 	snprintf(joined, sizeof(joined), MISSING);
-	json_array_foreach(list, i, item) {
+	json_array_foreach(list, i, item)
+	{
 		show_scalar(item, item_text);
 		used += (size_t)snprintf(joined + used, sizeof(joined) - used, "%s%s",
 					 i > 0 ? "," : "", item_text);
@@ -151,7 +152,8 @@ static void measure(const struct table_field *fields, const json_t *rows, size_t
 
 	for (size_t i = 0; fields[i].label; i++)
 		widths[i] = strlen(fields[i].label);
-	json_array_foreach(rows, r, row) {
+	json_array_foreach(rows, r, row)
+	{
 		for (size_t i = 0; fields[i].label; i++) {
 			size_t len = fill_in(row, fields[i].template, cell);
 
@@ -185,7 +187,8 @@ int table_print(FILE *out, const struct table_field *fields, const json_t *rows)
 	measure(fields, rows, widths);
 	for (size_t i = 0; fields[i].label; i++)
 		print_cell(out, &fields[i], widths[i], fields[i].label);
-	json_array_foreach(rows, r, row) {
+	json_array_foreach(rows, r, row)
+	{
 		for (size_t i = 0; fields[i].label; i++) {
 			(void)fill_in(row, fields[i].template, cell);
 			print_cell(out, &fields[i], widths[i], cell);

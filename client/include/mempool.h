@@ -25,8 +25,8 @@ extern "C" {
  */
 
 enum mempool_error {
-	MEMPOOL_E_PROTOCOL = -1001,	 /* the other end broke the protocol, or says that we did */
-	MEMPOOL_E_VERSION = -1002,	 /* protocol versions do not overlap */
+	MEMPOOL_E_PROTOCOL = -1001, /* the other end broke the protocol, or says that we did */
+	MEMPOOL_E_VERSION = -1002,  /* protocol versions do not overlap */
 	MEMPOOL_E_BUSY = -1003,
 	MEMPOOL_E_AUTH = -1004,
 	MEMPOOL_E_INTERNAL = -1005,
@@ -73,8 +73,8 @@ enum mempool_error {
 };
 
 /* Rights of a lease; at least one. */
-#define MEMPOOL_READ 1u
-#define MEMPOOL_WRITE 2u
+#define MEMPOOL_READ   1u
+#define MEMPOOL_WRITE  2u
 #define MEMPOOL_ATOMIC 4u
 
 typedef struct mempool mempool;
@@ -227,12 +227,12 @@ int mempool_release(mempool_lease *lease);
 int mempool_release_many(mempool_lease **leases, size_t count);
 
 struct mempool_lease_info {
-	size_t size;	     /* sizeof(struct mempool_lease_info), set by the caller */
-	uint64_t id;	     /* as in mempoolctl lease list */
+	size_t size; /* sizeof(struct mempool_lease_info), set by the caller */
+	uint64_t id; /* as in mempoolctl lease list */
 	uint64_t len_bytes;
 	uint64_t ttl_left_ms; /* by our own clock, counted from the request: never too long */
 	uint32_t rights;
-	uint32_t generation;  /* changes when the keys change */
+	uint32_t generation; /* changes when the keys change */
 };
 
 /**

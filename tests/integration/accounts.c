@@ -23,8 +23,9 @@ static void accounts_check_counters(const json_t *status)
 	int64_t windows = accounts_counter(status, "windows_allocated");
 	int64_t guards = accounts_counter(status, "guards_registered");
 
-	printf("# %" PRId64 " binds, %" PRId64 " invalidates, %" PRId64 " of unknown outcome; %"
-	       PRId64 " windows, %" PRId64 " guards; longest turn %" PRId64 " us\n",
+	printf("# %" PRId64 " binds, %" PRId64 " invalidates, %" PRId64
+	       " of unknown outcome; %" PRId64 " windows, %" PRId64 " guards; longest turn %" PRId64
+	       " us\n",
 	       binds, invalidates, accounts_counter(status, "windows_unknown"), windows, guards,
 	       (int64_t)json_integer_value(json_object_get(status, "longest_turn_us")));
 	CHECK(invalidates <= binds);

@@ -38,9 +38,9 @@ static const struct {
 	uint32_t full;
 	uint32_t reduced;
 } harness_figures[FIGURES] = {
-	[FIGURE_EXPIRY_LEASES] = {50, 50},  [FIGURE_KILL_ROUNDS] = {20, 4},
-	[FIGURE_RESTART_LEASES] = {50, 50}, [FIGURE_STALE_DESCRIPTORS] = {50, 10},
-	[FIGURE_CYCLES] = {200, 60},	    [FIGURE_TENANT_ROUNDS] = {200, 20},
+	[FIGURE_EXPIRY_LEASES] = {50, 50},   [FIGURE_KILL_ROUNDS] = {20, 4},
+	[FIGURE_RESTART_LEASES] = {50, 50},  [FIGURE_STALE_DESCRIPTORS] = {50, 10},
+	[FIGURE_CYCLES] = {200, 60},	     [FIGURE_TENANT_ROUNDS] = {200, 20},
 	[FIGURE_RACE_ROUNDS] = {10000, 500}, [FIGURE_STORM_LEASES] = {10000, 1000},
 	[FIGURE_STORM_TURN_MS] = {50, 250}, /* the quick run may share its CPUs with anything */
 };

@@ -21,8 +21,8 @@
  *	TEST_LOG           show the logs of daemons, too, whose tests pass
  */
 
-#define HARNESS_PORT 7471
-#define HARNESS_TEXT_MAX 256
+#define HARNESS_PORT	   7471
+#define HARNESS_TEXT_MAX   256
 #define HARNESS_TIMEOUT_MS 60000 /* of sessions: an emulator is slow */
 
 #define MIB (UINT64_C(1) << 20)
@@ -55,7 +55,7 @@ struct rpc;
 
 /* A daemon. All zero: none. */
 struct harness {
-	pid_t pid; /* 0: not running */
+	pid_t pid;			/* 0: not running */
 	char dir[HARNESS_TEXT_MAX / 2]; /* of its files; "": none */
 	struct rpc *rpc;
 	uint64_t start_ns; /* how long from exec to the first answer on the admin socket */
@@ -159,13 +159,13 @@ unsigned int harness_count_lines(const char *text);
 void harness_fill(uint8_t *buf, size_t len_bytes, uint32_t seed);
 
 /* A running daemon in a variable of the test case, cleaned up with it. */
-#define HARNESS(name, ...)                                                                         \
-	__attribute__((cleanup(harness_cleanup))) struct harness name = {0};                       \
+#define HARNESS(name, ...)                                                   \
+	__attribute__((cleanup(harness_cleanup))) struct harness name = {0}; \
 	CHECK_INT(harness_start(&name, &(struct harness_options){__VA_ARGS__}), 0)
 
 /* A session in a variable of the test case, closed with it. */
-#define SESSION(name, tenant)                                                                      \
-	__attribute__((cleanup(harness_close))) mempool *name = NULL;                              \
+#define SESSION(name, tenant)                                         \
+	__attribute__((cleanup(harness_close))) mempool *name = NULL; \
 	CHECK_INT(harness_connect(tenant, &name), 0)
 
 #endif

@@ -14,9 +14,9 @@
 #include "common/clock.h"
 #include "tests/integration/harness.h"
 
-#define CONNECT_MS 3000
+#define CONNECT_MS	 3000
 #define CONNECT_SLACK_MS 2000
-#define START_LIMIT_MS 30000
+#define START_LIMIT_MS	 30000
 
 /* The client. */
 

@@ -17,7 +17,7 @@
 #include "proto/error.h"
 #include "tests/integration/harness.h"
 
-#define ANSWER_MS 5000
+#define ANSWER_MS	    5000
 #define RSS_TOLERANCE_BYTES (2 * (int64_t)MIB)
 
 static int admin_open(const struct harness *h)
@@ -191,8 +191,13 @@ static int ctl(const struct harness *h, const char *a, const char *b, const char
 {
 	char path[HARNESS_TEXT_MAX];
 	char program[PATH_MAX];
-	const char *argv[] = {harness_program("mempoolctl", program), "--socket",
-			      harness_socket(h, path), a, b, c, NULL};
+	const char *argv[] = {harness_program("mempoolctl", program),
+			      "--socket",
+			      harness_socket(h, path),
+			      a,
+			      b,
+			      c,
+			      NULL};
 
 	if (harness_run(argv, 20000, &ctl_output) < 0)
 		return -1;

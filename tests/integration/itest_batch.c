@@ -13,7 +13,7 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
 
-#define PAGE 4096
+#define PAGE   4096
 #define TTL_MS 600000
 
 struct batch {
@@ -26,14 +26,15 @@ static struct message acquire_message(const struct peer_lane *lane, uint64_t len
 {
 	return (struct message){
 		.type = MESSAGE_ACQUIRE,
-		.u.acquire = {
-			.len_bytes = len_bytes,
-			.ttl_ms = TTL_MS,
-			.rights = MESSAGE_RIGHT_READ | MESSAGE_RIGHT_WRITE,
-			.lane = lane->number,
-			.wait_ms = wait_ms,
-			.count = count,
-		},
+		.u.acquire =
+			{
+				.len_bytes = len_bytes,
+				.ttl_ms = TTL_MS,
+				.rights = MESSAGE_RIGHT_READ | MESSAGE_RIGHT_WRITE,
+				.lane = lane->number,
+				.wait_ms = wait_ms,
+				.count = count,
+			},
 	};
 }
 
@@ -129,13 +130,8 @@ TEST(batch__release_with_mixed_codes)
 	struct message m = {.type = MESSAGE_RELEASE, .u.leases.count = 7};
 	struct message notice;
 	uint64_t *ids = m.u.leases.lease_ids;
-	static const uint32_t codes[7] = {0,
-					  ERROR_NO_LEASE,
-					  ERROR_EXPIRED,
-					  0,
-					  ERROR_RELEASED,
-					  ERROR_NO_LEASE,
-					  0};
+	static const uint32_t codes[7] = {
+		0, ERROR_NO_LEASE, ERROR_EXPIRED, 0, ERROR_RELEASED, ERROR_NO_LEASE, 0};
 
 	CHECK_INT(acquire_many(&alpha, &lane, PAGE, 4, &batch), 0);
 	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, 30, 0, &expired), 0);

@@ -16,11 +16,11 @@
 #include "common/clock.h"
 #include "tests/integration/harness.h"
 
-#define LEASES 4
-#define LEASE_BYTES (4 * MIB)
-#define FENCE_MAX_NS (100 * CLOCK_NS_PER_MS)
-#define CLEAN_MAX_NS (FENCE_MAX_NS + LEASES * LEASE_BYTES * 3 * CLOCK_NS_PER_S / (1024 * MIB))
-#define WAIT_MAX_MS 30000
+#define LEASES	      4
+#define LEASE_BYTES   (4 * MIB)
+#define FENCE_MAX_NS  (100 * CLOCK_NS_PER_MS)
+#define CLEAN_MAX_NS  (FENCE_MAX_NS + LEASES * LEASE_BYTES * 3 * CLOCK_NS_PER_S / (1024 * MIB))
+#define WAIT_MAX_MS   30000
 #define LOOK_EVERY_MS 5
 
 struct client {
@@ -45,8 +45,12 @@ static bool client_start(struct client *client)
 	char program[PATH_MAX];
 	char count[16];
 	char len_bytes[32];
-	const char *argv[] = {harness_program("itest_child", program), harness_endpoint(), "doomed",
-			      count, len_bytes, NULL};
+	const char *argv[] = {harness_program("itest_child", program),
+			      harness_endpoint(),
+			      "doomed",
+			      count,
+			      len_bytes,
+			      NULL};
 	char line[16];
 
 	snprintf(count, sizeof(count), "%d", LEASES);
@@ -80,7 +84,8 @@ static void count_leases(struct harness *h, int *ret_active, int *ret_open, int 
 	size_t i;
 
 	*ret_active = *ret_open = *ret_all = 0;
-	json_array_foreach(json_object_get(result, "leases"), i, lease) {
+	json_array_foreach(json_object_get(result, "leases"), i, lease)
+	{
 		const char *state = json_string_value(json_object_get(lease, "state"));
 
 		*ret_all += 1;

@@ -26,8 +26,8 @@
 #include "tests/integration/peer.h"
 #include "tests/integration/proof.h"
 
-#define PAGE 4096
-#define TTL_MS 600000
+#define PAGE	    4096
+#define TTL_MS	    600000
 #define STOP_MAX_MS 15000
 
 static bool is_guest(void)
@@ -74,8 +74,13 @@ static void client_kill(struct client *client)
 static bool client_start(struct client *client, const char *does)
 {
 	char program[PATH_MAX];
-	const char *argv[] = {harness_program("itest_child", program), harness_endpoint(), "doomed",
-			      "4", "1048576", does, NULL};
+	const char *argv[] = {harness_program("itest_child", program),
+			      harness_endpoint(),
+			      "doomed",
+			      "4",
+			      "1048576",
+			      does,
+			      NULL};
 	char line[16];
 
 	client->pid = harness_spawn(argv, &client->out);
@@ -91,8 +96,12 @@ static void refuse_to_start(const char *listen, const char *device, const char *
 	static struct harness_output output;
 	char path[] = "/tmp/itest.conf.XXXXXX";
 	char program[PATH_MAX];
-	const char *argv[] = {"env", "MEMPOOLD_SEAM=no-windows",
-			      harness_program("mempoold-seam", program), "--config", path, NULL};
+	const char *argv[] = {"env",
+			      "MEMPOOLD_SEAM=no-windows",
+			      harness_program("mempoold-seam", program),
+			      "--config",
+			      path,
+			      NULL};
 	int fd = mkstemp(path);
 	int r;
 
@@ -126,7 +135,7 @@ TEST(field_05_start__device_without_windows)
 }
 
 #define SECOND_ADDRESS "10.78.0.1"
-#define SECOND_GID "0a4e:0001"
+#define SECOND_GID     "0a4e:0001"
 
 /* Another device, for as long as a test lasts. Nobody may have it open at the end. */
 static void second_device_remove(bool *there)
@@ -167,8 +176,13 @@ TEST(field_30_connect__comes_in_on_another_device)
 	__attribute__((cleanup(harness_cleanup))) struct harness h = {0};
 	__attribute__((cleanup(client_kill))) struct client client = {0};
 	char program[PATH_MAX];
-	const char *argv[] = {harness_program("itest_child", program), SECOND_ADDRESS ":7471",
-			      "alpha", "1", "4096", "idle", NULL};
+	const char *argv[] = {harness_program("itest_child", program),
+			      SECOND_ADDRESS ":7471",
+			      "alpha",
+			      "1",
+			      "4096",
+			      "idle",
+			      NULL};
 
 	if (!is_guest())
 		SKIP("a second device is made in test guests only");
@@ -233,8 +247,8 @@ TEST(field_14_lease__after_many_registrations)
 			highest = mr->lkey >> 8;
 		CHECK_INT(verbs_dereg_mr(mr), 0);
 	}
-	printf("# %d registrations in %" PRIu64 " ms, the highest number was 0x%x\n",
-	       REGISTRATIONS, since_ms(begun_ns), highest);
+	printf("# %d registrations in %" PRIu64 " ms, the highest number was 0x%x\n", REGISTRATIONS,
+	       since_ms(begun_ns), highest);
 	CHECK(highest > 0x10000 || !is_guest());
 	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &grant), 0);
 	CHECK_INT(peer_access(&lane, IBV_WR_RDMA_WRITE, PAGE, grant.descriptors[0].remote_addr,
@@ -248,7 +262,7 @@ TEST(field_14_lease__after_many_registrations)
 
 /* Ends of the daemon. */
 
-#define MANY 1000
+#define MANY	  1000
 #define AT_A_TIME 50
 
 TEST(field_10_stop__with_1000_leases)

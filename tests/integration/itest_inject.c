@@ -16,12 +16,11 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
 
-#define PAGE 4096
+#define PAGE   4096
 #define TTL_MS 600000
-#define EXTRA "\"completion_timeout\": \"300ms\", \"lane_wait_min\": \"0\""
+#define EXTRA  "\"completion_timeout\": \"300ms\", \"lane_wait_min\": \"0\""
 
-#define SEAM(name, fault)                                                                          \
-	HARNESS(name, .program = "mempoold-seam", .seam = fault, .extra = EXTRA)
+#define SEAM(name, fault) HARNESS(name, .program = "mempoold-seam", .seam = fault, .extra = EXTRA)
 
 /* Guards are registered only where the device needs them. */
 static bool is_guarded(struct peer *peer)

@@ -17,9 +17,9 @@
 #include "tests/integration/peer.h"
 #include "tests/integration/proof.h"
 
-#define PAGE 4096
-#define TTL_MS 600000
-#define LEASES 8
+#define PAGE	      4096
+#define TTL_MS	      600000
+#define LEASES	      8
 #define REBIND_MAX_MS 500
 
 /* Death and rebind, as the library does it. */
@@ -198,8 +198,7 @@ TEST(lane__limits)
 		CHECK_INT(peer_acquire(&alpha, &one, PAGE, TTL_MS, 0, &grants[i]), 0);
 	CHECK_INT(peer_acquire(&alpha, &one, PAGE, TTL_MS, 0, &grants[3]), ERROR_LANE_LEASES_MAX);
 	CHECK_INT(peer_acquire(&alpha, &two, PAGE, TTL_MS, 0, &grants[3]), 0);
-	CHECK_INT(peer_attach(&alpha, &one, grants[3].lease_id, &grants[3]),
-		  ERROR_LANE_LEASES_MAX);
+	CHECK_INT(peer_attach(&alpha, &one, grants[3].lease_id, &grants[3]), ERROR_LANE_LEASES_MAX);
 	CHECK_INT(peer_release(&alpha, grants[0].lease_id), 0);
 	CHECK_INT(peer_attach(&alpha, &one, grants[3].lease_id, &grants[3]), 0);
 	peer_lane_close(&two);

@@ -13,11 +13,11 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
 
-#define PAGE 4096
-#define TTL_MS 600000
-#define R MESSAGE_RIGHT_READ
-#define RW (MESSAGE_RIGHT_READ | MESSAGE_RIGHT_WRITE)
-#define WINDOW_MAX "\"window_max\": \"64KiB\""
+#define PAGE	     4096
+#define TTL_MS	     600000
+#define R	     MESSAGE_RIGHT_READ
+#define RW	     (MESSAGE_RIGHT_READ | MESSAGE_RIGHT_WRITE)
+#define WINDOW_MAX   "\"window_max\": \"64KiB\""
 #define WINDOW_BYTES (64u * 1024)
 
 static struct message modify_message(uint64_t lease_id, uint64_t len_bytes, uint32_t rights)
@@ -304,9 +304,9 @@ TEST(modify__each_refusal_has_its_code)
 
 	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &grant), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		CHECK_INT(modify(&alpha, grant.lease_id, cases[i].len_bytes, cases[i].rights,
-				 &after),
-			  cases[i].code);
+		CHECK_INT(
+			modify(&alpha, grant.lease_id, cases[i].len_bytes, cases[i].rights, &after),
+			cases[i].code);
 	CHECK_INT(modify(&beta, grant.lease_id, PAGE, R, &after), ERROR_NO_LEASE);
 	CHECK_INT(modify(&alpha, grant.lease_id + 1, PAGE, R, &after), ERROR_NO_LEASE);
 	CHECK_INT(access_at(&lane, IBV_WR_RDMA_WRITE, &grant, PAGE - 1, 1), IBV_WC_SUCCESS);

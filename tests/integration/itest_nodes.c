@@ -13,10 +13,10 @@
 #include "tests/integration/proof.h"
 #include "tests/integration/verify.h"
 
-#define READY_PORT "7001"
-#define DONE_PORT "7002"
+#define READY_PORT	 "7001"
+#define DONE_PORT	 "7002"
 #define BARRIER_LIMIT_MS 240000
-#define PAGE 4096
+#define PAGE		 4096
 
 static bool barrier(const char *port)
 {

@@ -15,9 +15,9 @@
 #include "tests/integration/order.h"
 #include "tests/integration/peer.h"
 
-#define BATCH 4 /* leases that end at the same time */
-#define TTL_MS 25
-#define STEP_NS (CLOCK_NS_PER_MS / 5)
+#define BATCH	  4 /* leases that end at the same time */
+#define TTL_MS	  25
+#define STEP_NS	  (CLOCK_NS_PER_MS / 5)
 #define SPREAD_NS (1 * CLOCK_NS_PER_MS)
 #define ANSWER_MS 20000
 
@@ -42,7 +42,7 @@ struct race {
 	struct order order;
 	bool open;
 	uint64_t ids[BATCH];
-	uint64_t due_ns; /* when they expire, more or less */
+	uint64_t due_ns;  /* when they expire, more or less */
 	uint64_t lead_ns; /* how much sooner we fire: found by trying, so that nobody always wins */
 	uint64_t won[WINNERS];
 	uint64_t disconnects;
@@ -74,14 +74,15 @@ static void race_acquire(struct race *race)
 {
 	struct message m = {
 		.type = MESSAGE_ACQUIRE,
-		.u.acquire = {
-			.len_bytes = 4096,
-			.ttl_ms = TTL_MS,
-			.rights = MESSAGE_RIGHT_READ,
-			.lane = race->lane.number,
-			.wait_ms = 5000,
-			.count = BATCH,
-		},
+		.u.acquire =
+			{
+				.len_bytes = 4096,
+				.ttl_ms = TTL_MS,
+				.rights = MESSAGE_RIGHT_READ,
+				.lane = race->lane.number,
+				.wait_ms = 5000,
+				.count = BATCH,
+			},
 	};
 	uint64_t sent_ns = clock_now_ns();
 
@@ -146,8 +147,9 @@ static void race_collect(struct race *race, uint64_t request_id)
 
 		CHECK(code == 0 || code == ERROR_EXPIRED || code == ERROR_REVOKED);
 		expired += code == ERROR_EXPIRED;
-		race->won[code == 0 ? WINNER_RELEASE
-				    : code == ERROR_EXPIRED ? WINNER_EXPIRY : WINNER_REVOKE]++;
+		race->won[code == 0		  ? WINNER_RELEASE
+			  : code == ERROR_EXPIRED ? WINNER_EXPIRY
+						  : WINNER_REVOKE]++;
 	}
 	race->peer.kept_count = 0;
 	if (expired >= BATCH / 2)

@@ -16,9 +16,9 @@
 #include "tests/integration/proof.h"
 #include "tests/integration/resources.h"
 
-#define LEASES_MAX 50
-#define LEASE_BYTES 8193
-#define TTL_MS 600000
+#define LEASES_MAX     50
+#define LEASE_BYTES    8193
+#define TTL_MS	       600000
 #define SERVING_MAX_NS (5 * CLOCK_NS_PER_S)
 
 static void lease_many(mempool *pool, uint32_t count, mempool_lease **ret_leases)

@@ -15,14 +15,14 @@
 #include "tests/integration/order.h"
 #include "tests/integration/peer.h"
 
-#define PAGE 4096
-#define TTL_MS 600000
+#define PAGE	 4096
+#define TTL_MS	 600000
 #define GRACE_MS 600
-#define GRACE "\"revoke_grace\": \"600ms\", \"lane_wait_min\": \"0\""
-#define LATE_MS 300
+#define GRACE	 "\"revoke_grace\": \"600ms\", \"lane_wait_min\": \"0\""
+#define LATE_MS	 300
 
-#define ORDER(name, h)                                                                             \
-	__attribute__((cleanup(order_close))) struct order name = {.fd = -1};                      \
+#define ORDER(name, h)                                                        \
+	__attribute__((cleanup(order_close))) struct order name = {.fd = -1}; \
 	CHECK_INT(order_open(&name, h), 0)
 
 static uint64_t since_ms(uint64_t begun_ns)
@@ -150,7 +150,8 @@ TEST(revoke__nothing_but_release_in_the_grace)
 	CHECK_INT(peer_attach(&alpha, &other, grant.lease_id, &changed), ERROR_REVOKED);
 	m = (struct message){
 		.type = MESSAGE_MODIFY,
-		.u.modify = {.lease_id = grant.lease_id, .len_bytes = 2 * PAGE,
+		.u.modify = {.lease_id = grant.lease_id,
+			     .len_bytes = 2 * PAGE,
 			     .rights = MESSAGE_RIGHT_READ},
 	};
 	CHECK_INT(peer_call(&alpha, &m, &m), ERROR_REVOKED);

@@ -16,8 +16,8 @@
 #include "tests/integration/peer.h"
 
 #define SESSIONS 10
-#define BATCH 50
-#define PAGE 4096
+#define BATCH	 50
+#define PAGE	 4096
 #define LIMIT_MS 120000
 
 struct victim {
@@ -42,13 +42,14 @@ static void victim_acquire(struct victim *victim)
 {
 	struct message m = {
 		.type = MESSAGE_ACQUIRE,
-		.u.acquire = {
-			.len_bytes = PAGE,
-			.ttl_ms = 600000,
-			.rights = MESSAGE_RIGHT_READ,
-			.lane = victim->lane.number,
-			.count = BATCH,
-		},
+		.u.acquire =
+			{
+				.len_bytes = PAGE,
+				.ttl_ms = 600000,
+				.rights = MESSAGE_RIGHT_READ,
+				.lane = victim->lane.number,
+				.count = BATCH,
+			},
 	};
 
 	CHECK_INT(peer_send(&victim->peer, &m), 0);
@@ -176,8 +177,8 @@ TEST(storm__a_tenant_is_revoked)
 	visitor_end(&visitor);
 	CHECK(!test_has_failed());
 	turn_us = harness_number(&h, "longest_turn_us");
-	printf("# meanwhile %" PRIu64 " connections, the longest took %.1f ms; longest turn %"
-	       PRId64 " us\n",
+	printf("# meanwhile %" PRIu64
+	       " connections, the longest took %.1f ms; longest turn %" PRId64 " us\n",
 	       visitor.visits, (double)visitor.longest_ns / 1e6, turn_us);
 	CHECK_INT(visitor.code, 0);
 	CHECK(visitor.visits > 0);

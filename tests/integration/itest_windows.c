@@ -12,9 +12,9 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/proof.h"
 
-#define WINDOW_BYTES (64 * UINT64_C(1024))
-#define PAGE 4096
-#define TTL_MS 600000
+#define WINDOW_BYTES  (64 * UINT64_C(1024))
+#define PAGE	      4096
+#define TTL_MS	      600000
 #define SMALL_WINDOWS "\"window_max\": \"64KiB\", \"lane_wait_min\": \"0\""
 
 static uint32_t windows_of(mempool_lease *lease)

@@ -17,9 +17,9 @@
 #include "common/secure.h"
 #include "tests/integration/harness.h"
 
-#define PEER_CALL_MS 20000
+#define PEER_CALL_MS   20000
 #define PEER_ACCESS_MS 10000
-#define PEER_OWED_MAX (RAW_RECEIVES / 2)
+#define PEER_OWED_MAX  (RAW_RECEIVES / 2)
 
 static bool peer_is_request(uint16_t type)
 {
@@ -90,8 +90,7 @@ int peer_look(struct peer *peer)
 	return r;
 }
 
-static bool peer_find(struct peer *peer, uint16_t type, uint64_t request_id,
-		      struct message *ret_m)
+static bool peer_find(struct peer *peer, uint16_t type, uint64_t request_id, struct message *ret_m)
 {
 	for (uint32_t i = 0; i < peer->kept_count; i++) {
 		if (peer->kept[i].request_id != request_id ||
@@ -179,14 +178,15 @@ int peer_acquire(struct peer *peer, const struct peer_lane *lane, uint64_t len_b
 {
 	struct message m = {
 		.type = MESSAGE_ACQUIRE,
-		.u.acquire = {
-			.len_bytes = len_bytes,
-			.ttl_ms = ttl_ms,
-			.rights = MESSAGE_RIGHT_READ | MESSAGE_RIGHT_WRITE,
-			.lane = lane->number,
-			.wait_ms = wait_ms,
-			.count = 1,
-		},
+		.u.acquire =
+			{
+				.len_bytes = len_bytes,
+				.ttl_ms = ttl_ms,
+				.rights = MESSAGE_RIGHT_READ | MESSAGE_RIGHT_WRITE,
+				.lane = lane->number,
+				.wait_ms = wait_ms,
+				.count = 1,
+			},
 	};
 	int r = peer_call(peer, &m, &m);
 

@@ -9,7 +9,7 @@
 #include "proto/message.h"
 #include "tests/integration/raw.h"
 
-#define PEER_KEPT_MAX 256
+#define PEER_KEPT_MAX	  256
 #define PEER_BUFFER_BYTES (64u * 1024) /* of a lane */
 
 /*
@@ -21,7 +21,7 @@ struct peer {
 	struct message_welcome welcome;
 	uint8_t instance[PROTO_INSTANCE_BYTES];
 	uint64_t last_id;
-	uint16_t owed; /* receives posted again that the daemon does not know of */
+	uint16_t owed;	      /* receives posted again that the daemon does not know of */
 	struct message *kept; /* what has come and nobody has asked for yet, oldest first */
 	uint32_t kept_count;
 };
@@ -94,11 +94,11 @@ int peer_access(struct peer_lane *lane, enum ibv_wr_opcode opcode, uint32_t len_
 		uint64_t remote_addr, uint32_t rkey);
 
 /* A peer, or a lane, in a variable of the test case, closed with it. */
-#define PEER(name, tenant)                                                                         \
-	__attribute__((cleanup(peer_close))) struct peer name = {0};                               \
+#define PEER(name, tenant)                                           \
+	__attribute__((cleanup(peer_close))) struct peer name = {0}; \
 	CHECK_INT(peer_open(&name, tenant, NULL), 0)
-#define PEER_LANE(name, peer)                                                                      \
-	__attribute__((cleanup(peer_lane_close))) struct peer_lane name = {0};                     \
+#define PEER_LANE(name, peer)                                                  \
+	__attribute__((cleanup(peer_lane_close))) struct peer_lane name = {0}; \
 	CHECK_INT(peer_lane_open(peer, &name), 0)
 
 #endif

@@ -14,8 +14,8 @@
 #include "common/verbs.h"
 #include "tests/integration/harness.h"
 
-#define PROOF_BYTES_MAX 64u
-#define PROOF_SENTINEL 0x5a
+#define PROOF_BYTES_MAX		64u
+#define PROOF_SENTINEL		0x5a
 #define PROOF_ACCESS_TIMEOUT_MS 10000
 
 static const char *const proof_names[] = {

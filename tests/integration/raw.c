@@ -18,8 +18,8 @@
 #include "common/clock.h"
 #include "tests/integration/harness.h"
 
-#define RAW_SEND_ID UINT64_MAX
-#define RAW_BYTES ((RAW_RECEIVES + RAW_SENDS) * (size_t)PROTO_MESSAGE_MAX)
+#define RAW_SEND_ID    UINT64_MAX
+#define RAW_BYTES      ((RAW_RECEIVES + RAW_SENDS) * (size_t)PROTO_MESSAGE_MAX)
 #define RAW_CONNECT_MS 10000
 #define RAW_READ_DEPTH 1 /* of reads on a lane; control connections have none */
 
@@ -74,14 +74,16 @@ static int raw_create_qp(struct raw *raw)
 {
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = RAW_SENDS, .max_recv_wr = RAW_RECEIVES, .max_send_sge = 1,
+		.cap = {.max_send_wr = RAW_SENDS,
+			.max_recv_wr = RAW_RECEIVES,
+			.max_send_sge = 1,
 			.max_recv_sge = 1},
 	};
 	int r;
 
 	raw->pd = ibv_alloc_pd(raw->id->verbs);
-	raw->memory = mmap(NULL, RAW_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			   0);
+	raw->memory =
+		mmap(NULL, RAW_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (raw->pd == NULL || raw->memory == MAP_FAILED)
 		return -ENOMEM;
 	r = verbs_reg_mr(raw->pd, raw->memory, RAW_BYTES, IBV_ACCESS_LOCAL_WRITE, &raw->mr);

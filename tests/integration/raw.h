@@ -11,8 +11,8 @@
 #include "proto/private_data.h"
 
 #define RAW_RECEIVES 8
-#define RAW_SENDS 16 /* that may be under way */
-#define RAW_LATE_MS 5000
+#define RAW_SENDS    16 /* that may be under way */
+#define RAW_LATE_MS  5000
 
 /* A connection to the daemon that follows no protocol but rdma_cm's. All zero: none. */
 struct raw {
@@ -24,7 +24,7 @@ struct raw {
 	uint8_t *memory;
 	uint32_t sends_posted;
 	uint32_t next_send; /* buffer */
-	bool gone; /* disconnected, or a work request has failed */
+	bool gone;	    /* disconnected, or a work request has failed */
 };
 
 /**

@@ -17,12 +17,12 @@
 #include "common/clock.h"
 #include "proto/error.h"
 
-#define SENTINEL 0x5a
-#define LOOK_EVERY 8 /* accesses between looks at what the daemon says */
+#define SENTINEL	 0x5a
+#define LOOK_EVERY	 8 /* accesses between looks at what the daemon says */
 #define REFUSAL_LIMIT_MS 5000
 #define ACQUIRE_LIMIT_MS 20000
-#define OWNER_LIMIT_MS 500
-#define TRIES_MAX 5
+#define OWNER_LIMIT_MS	 500
+#define TRIES_MAX	 5
 
 static const char *const ending_names[ENDINGS] = {
 	[ENDING_EXPIRY] = "expiry",
@@ -206,8 +206,8 @@ static void hostile_hammer(struct hostile *hostile, enum hostile_ending ending, 
 
 static bool hostile_acquire(struct hostile *hostile, enum hostile_ending ending)
 {
-	uint64_t ttl_ms = ending == ENDING_EXPIRY ? 20 + hostile_random(hostile, 60)
-						  : HOSTILE_TTL_MS;
+	uint64_t ttl_ms =
+		ending == ENDING_EXPIRY ? 20 + hostile_random(hostile, 60) : HOSTILE_TTL_MS;
 	uint64_t until_ns = clock_add_ms(clock_now_ns(), ACQUIRE_LIMIT_MS);
 	int r;
 
@@ -262,11 +262,12 @@ static void hostile_modify(struct hostile *hostile, uint64_t len_bytes, uint32_t
 {
 	struct message m = {
 		.type = MESSAGE_MODIFY,
-		.u.modify = {
-			.lease_id = hostile->grant.lease_id,
-			.len_bytes = len_bytes,
-			.rights = rights,
-		},
+		.u.modify =
+			{
+				.lease_id = hostile->grant.lease_id,
+				.len_bytes = len_bytes,
+				.rights = rights,
+			},
 	};
 
 	hostile_ask(hostile, &m);

@@ -10,9 +10,9 @@
 #include "tests/integration/order.h"
 #include "tests/integration/peer.h"
 
-#define HOSTILE_LEASE_BYTES (32u * 1024)
+#define HOSTILE_LEASE_BYTES	 (32u * 1024)
 #define HOSTILE_ACCESS_MAX_BYTES (16u * 1024)
-#define HOSTILE_TTL_MS 600000
+#define HOSTILE_TTL_MS		 600000
 
 /* How a lease ends under somebody who goes on using its old descriptors. */
 enum hostile_ending {
@@ -31,8 +31,8 @@ enum hostile_ending {
 
 struct hostile_count {
 	atomic_uint_least64_t operations;
-	atomic_uint_least64_t proving; /* refusals that prove something, see hostile.c */
-	atomic_uint_least64_t other;   /* accesses that failed in another way */
+	atomic_uint_least64_t proving;	 /* refusals that prove something, see hostile.c */
+	atomic_uint_least64_t other;	 /* accesses that failed in another way */
 	atomic_uint_least64_t elsewhere; /* refusals of an old descriptor on a new lane */
 	atomic_uint_least64_t open;  /* successes after the daemon has said that the key is dead */
 	atomic_uint_least64_t stale; /* bytes read that are not the reader's own */
@@ -48,7 +48,7 @@ struct hostile {
 	struct hostile_count *count;
 	const atomic_bool *stop;
 	const atomic_uint_least64_t *owners; /* counts up each time the bytes were looked at */
-	const char *failure; /* why it stopped by itself, or NULL */
+	const char *failure;		     /* why it stopped by itself, or NULL */
 	int failure_code;
 	pthread_t thread;
 	unsigned int seed;
@@ -61,7 +61,7 @@ struct hostile {
 	uint64_t addr;
 	uint32_t rkey;
 	uint32_t len_bytes;
-	uint64_t successes; /* of that access, in a row, on the lane that is open */
+	uint64_t successes;  /* of that access, in a row, on the lane that is open */
 	uint64_t request_id; /* whose answer says that the key is dead; 0: none */
 	bool dead;
 	bool refused;

@@ -12,7 +12,7 @@
 #include "proto/error.h"
 #include "tests/integration/harness.h"
 
-#define LOOKS 3
+#define LOOKS  3
 #define TTL_MS 600000
 
 static bool owner_fail(struct owner *owner, const char *what, int code)
@@ -28,8 +28,7 @@ static bool owner_access(struct owner *owner, enum ibv_wr_opcode opcode,
 	int status = peer_access(&owner->lane, opcode, (uint32_t)at->len_bytes, at->remote_addr,
 				 at->rkey);
 
-	return status == IBV_WC_SUCCESS ||
-	       owner_fail(owner, "its own lease is refused", status);
+	return status == IBV_WC_SUCCESS || owner_fail(owner, "its own lease is refused", status);
 }
 
 /* How many bytes are not what they should be. */

@@ -12,10 +12,10 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
 
-#define PAGE 4096
-#define TTL_MS 600000
+#define PAGE	     4096
+#define TTL_MS	     600000
 #define SESSIONS_MAX 24
-#define LANES_MAX 6
+#define LANES_MAX    6
 
 /* What one ramp has reached, and how it was refused. */
 struct reached {

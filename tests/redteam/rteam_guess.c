@@ -17,10 +17,10 @@
 #include "tests/integration/proof.h"
 #include "tests/redteam/figures.h"
 
-#define PAGE 4096
-#define TTL_MS 3600000
+#define PAGE		  4096
+#define TTL_MS		  3600000
 #define LANES_PER_SESSION 10
-#define SAMPLES_MAX 65536
+#define SAMPLES_MAX	  65536
 
 /* A tenant that works, and how long its transfers take. */
 struct worker {

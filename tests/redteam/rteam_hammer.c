@@ -22,7 +22,7 @@
 #include "tests/redteam/owner.h"
 
 #define LIMIT_MS 1000000
-#define PLACES 3 /* of a lease each: writer, reader, a process to be killed */
+#define PLACES	 3 /* of a lease each: writer, reader, a process to be killed */
 
 struct hammer {
 	atomic_bool stop;
@@ -151,13 +151,12 @@ static void hammer_print(const struct hammer *hammer)
 {
 	const struct hostile_count *count = &hammer->count;
 
-	printf("# S2 stale use: %" PRIuLEAST64 " operations tried, %" PRIu64 " endings, refused: %"
-	       PRIuLEAST64 " proving, %" PRIuLEAST64 " otherwise, %" PRIuLEAST64
-	       " on other lanes; %.1f s\n",
+	printf("# S2 stale use: %" PRIuLEAST64 " operations tried, %" PRIu64
+	       " endings, refused: %" PRIuLEAST64 " proving, %" PRIuLEAST64
+	       " otherwise, %" PRIuLEAST64 " on other lanes; %.1f s\n",
 	       atomic_load(&count->operations), hammer_endings(hammer),
 	       atomic_load(&count->proving), atomic_load(&count->other),
-	       atomic_load(&count->elsewhere),
-	       (double)(clock_now_ns() - hammer->begun_ns) / 1e9);
+	       atomic_load(&count->elsewhere), (double)(clock_now_ns() - hammer->begun_ns) / 1e9);
 	for (int i = 0; i < ENDINGS; i++)
 		printf("#   %s: %" PRIuLEAST64 "\n", hostile_ending_name((enum hostile_ending)i),
 		       atomic_load(&count->endings[i]));

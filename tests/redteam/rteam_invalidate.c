@@ -13,7 +13,7 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
 
-#define PAGE 4096
+#define PAGE   4096
 #define TTL_MS 600000
 
 /* The message itself is as good as any. */

@@ -16,10 +16,10 @@
 #include "tests/integration/resources.h"
 #include "tests/redteam/figures.h"
 
-#define LEASES 16
-#define PAGE 4096
-#define TTL_MS 600000
-#define TOUCH_EVERY 5
+#define LEASES	       16
+#define PAGE	       4096
+#define TTL_MS	       600000
+#define TOUCH_EVERY    5
 #define SERVING_MAX_NS (5 * CLOCK_NS_PER_S)
 
 /* Keeps the daemon busy with all that it does, until it is gone. */

@@ -13,10 +13,10 @@
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
 
-#define PAGE 4096
-#define TTL_MS 3600000
+#define PAGE	 4096
+#define TTL_MS	 3600000
 #define SENTINEL 0x5a
-#define VICTIM 0x99
+#define VICTIM	 0x99
 
 /* The prober's lease has the victim's on both sides. */
 struct scene {
@@ -66,13 +66,13 @@ static void scene_begin(struct scene *scene)
 	CHECK_INT(peer_open(&scene->prober, "prober", NULL), 0);
 	CHECK_INT(peer_lane_open(&scene->victim, &scene->victim_lane), 0);
 	CHECK_INT(peer_lane_open(&scene->prober, &scene->lane), 0);
-	CHECK_INT(peer_acquire(&scene->victim, &scene->victim_lane, PAGE, TTL_MS, 0,
-			       &scene->before),
-		  0);
+	CHECK_INT(
+		peer_acquire(&scene->victim, &scene->victim_lane, PAGE, TTL_MS, 0, &scene->before),
+		0);
 	CHECK_INT(peer_acquire(&scene->prober, &scene->lane, PAGE, TTL_MS, 0, &scene->own), 0);
-	CHECK_INT(peer_acquire(&scene->victim, &scene->victim_lane, PAGE, TTL_MS, 0,
-			       &scene->behind),
-		  0);
+	CHECK_INT(
+		peer_acquire(&scene->victim, &scene->victim_lane, PAGE, TTL_MS, 0, &scene->behind),
+		0);
 	CHECK_INT(scene->before.descriptors[0].remote_addr + PAGE,
 		  scene->own.descriptors[0].remote_addr);
 	CHECK_INT(scene->own.descriptors[0].remote_addr + PAGE,

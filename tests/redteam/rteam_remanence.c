@@ -15,7 +15,7 @@
 #include "tests/integration/order.h"
 #include "tests/integration/proof.h"
 
-#define TTL_MS 600000
+#define TTL_MS	   600000
 #define POOL_BYTES (16 * MIB)
 
 enum end {

@@ -88,9 +88,9 @@ int __wrap_ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 	int r = __real_ibv_query_device(context, attr);
 
 	if (r == 0 && seam_is("no-windows"))
-		attr->device_cap_flags &= ~(unsigned int)(IBV_DEVICE_MEM_WINDOW |
-							  IBV_DEVICE_MEM_WINDOW_TYPE_2A |
-							  IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+		attr->device_cap_flags &=
+			~(unsigned int)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A |
+					IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 	return r;
 }
 

@@ -18,8 +18,8 @@
 #include "tests/story/command.h"
 #include "tests/story/tell.h"
 
-#define MATERIAL_FOLDER "/usr/bin"
-#define MATERIAL_MAGIC "\177ELF"
+#define MATERIAL_FOLDER	     "/usr/bin"
+#define MATERIAL_MAGIC	     "\177ELF"
 #define MATERIAL_MAGIC_BYTES 4
 
 struct material {

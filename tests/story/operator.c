@@ -21,12 +21,12 @@
 #include "tests/story/command.h"
 #include "tests/story/tell.h"
 
-#define OPERATOR_START_MS 90000
-#define OPERATOR_STOP_MS 60000
-#define OPERATOR_POLL_NS 100000000
+#define OPERATOR_START_MS    90000
+#define OPERATOR_STOP_MS     60000
+#define OPERATOR_POLL_NS     100000000
 #define OPERATOR_UNREACHABLE 3 /* mempoolctl: no daemon can be reached */
-#define OPERATOR_LOG_LINES "40"
-#define OPERATOR_ARGS_MAX 10
+#define OPERATOR_LOG_LINES   "40"
+#define OPERATOR_ARGS_MAX    10
 
 static uint64_t operator_ms_since(uint64_t since_ns)
 {
@@ -34,7 +34,7 @@ static uint64_t operator_ms_since(uint64_t since_ns)
 }
 
 /* mempoolctl with up to three words, NULL for none. */
-static int operator_ctl(const struct operator *op, const char *option, const char *const words[3],
+static int operator_ctl(const struct operator* op, const char *option, const char *const words[3],
 			char **ret_output, int *ret_status)
 {
 	const char *argv[OPERATOR_ARGS_MAX] = {"mempoolctl", "--socket", op->socket};
@@ -52,7 +52,7 @@ static int operator_ctl(const struct operator *op, const char *option, const cha
 }
 
 /* The result of a command that must succeed. */
-static int operator_ask(const struct operator *op, const char *const words[3], json_t **ret_json)
+static int operator_ask(const struct operator* op, const char *const words[3], json_t **ret_json)
 {
 	char *output = NULL;
 	json_t *json;
@@ -71,7 +71,7 @@ static int operator_ask(const struct operator *op, const char *const words[3], j
 	return 0;
 }
 
-static int operator_write_config(const struct operator *op, const char *address)
+static int operator_write_config(const struct operator* op, const char *address)
 {
 	char pool_size[32];
 	json_t *config;
@@ -85,7 +85,7 @@ static int operator_write_config(const struct operator *op, const char *address)
 	return r < 0 ? tell_failure("cannot write %s", op->config) : 0;
 }
 
-int operator_init(struct operator *op, const char *address, uint64_t pool_bytes)
+int operator_init(struct operator* op, const char *address, uint64_t pool_bytes)
 {
 	*op = (struct operator){.folder = "/tmp/mempool-story.XXXXXX", .pool_bytes = pool_bytes};
 	if (mkdtemp(op->folder) == NULL)
@@ -97,7 +97,7 @@ int operator_init(struct operator *op, const char *address, uint64_t pool_bytes)
 }
 
 /* Waits for an answer; until there is one mempoolctl's complaints are of no interest. */
-static int operator_wait_ready(struct operator *op, uint64_t until_ns)
+static int operator_wait_ready(struct operator* op, uint64_t until_ns)
 {
 	static const char script[] = "exec mempoolctl --socket \"$1\" status >/dev/null 2>&1";
 	const char *argv[] = {"sh", "-c", script, "sh", op->socket, NULL};
@@ -139,17 +139,16 @@ static int operator_parse(json_t *status, struct operator_view *ret_view)
 	struct operator_view v;
 	json_error_t error;
 
-	if (json_unpack_ex(status, &error, 0,
-			   "{s:{s:s},s:{s:I,s:I,s:I,s:I},s:{s:s,s:s}}", "device", "name",
-			   &v.device, "pool", "bytes", &v.pool_bytes, "free_bytes", &v.free_bytes,
-			   "leased_bytes", &v.leased_bytes, "dirty_bytes", &v.dirty_bytes,
-			   "isolation", "mode", &v.mode, "why", &v.why) < 0)
+	if (json_unpack_ex(status, &error, 0, "{s:{s:s},s:{s:I,s:I,s:I,s:I},s:{s:s,s:s}}", "device",
+			   "name", &v.device, "pool", "bytes", &v.pool_bytes, "free_bytes",
+			   &v.free_bytes, "leased_bytes", &v.leased_bytes, "dirty_bytes",
+			   &v.dirty_bytes, "isolation", "mode", &v.mode, "why", &v.why) < 0)
 		return tell_failure("mempoolctl status: %s", error.text);
 	*ret_view = v;
 	return 0;
 }
 
-static int operator_check_status(const struct operator *op, json_t *status)
+static int operator_check_status(const struct operator* op, json_t *status)
 {
 	struct operator_view v;
 
@@ -169,7 +168,7 @@ static int operator_check_status(const struct operator *op, json_t *status)
 	return 0;
 }
 
-int operator_start(struct operator *op)
+int operator_start(struct operator* op)
 {
 	const char *argv[] = {"mempoold", "--config", op->config, NULL};
 	const char *const words[3] = {"status", NULL, NULL};
@@ -197,7 +196,8 @@ static bool operator_has_lease(const json_t *list, uint64_t id, uint64_t len_byt
 	const char *state;
 	size_t i;
 
-	json_array_foreach(list, i, lease) {
+	json_array_foreach(list, i, lease)
+	{
 		if ((uint64_t)json_integer_value(json_object_get(lease, "id")) != id)
 			continue;
 		state = json_string_value(json_object_get(lease, "state"));
@@ -208,7 +208,7 @@ static bool operator_has_lease(const json_t *list, uint64_t id, uint64_t len_byt
 	return false;
 }
 
-int operator_show_leases(const struct operator *op, uint64_t first_id, uint64_t first_bytes,
+int operator_show_leases(const struct operator* op, uint64_t first_id, uint64_t first_bytes,
 			 uint64_t second_id, uint64_t second_bytes)
 {
 	const char *const words[3] = {"lease", "list", NULL};
@@ -237,7 +237,7 @@ int operator_show_leases(const struct operator *op, uint64_t first_id, uint64_t 
 	return 0;
 }
 
-int operator_revoke(const struct operator *op, uint64_t id)
+int operator_revoke(const struct operator* op, uint64_t id)
 {
 	char text[24];
 	const char *const words[3] = {"lease", "revoke", text};
@@ -252,11 +252,12 @@ int operator_revoke(const struct operator *op, uint64_t id)
 	if (took_us < 0)
 		return tell_failure("mempoolctl lease revoke does not say how long it took");
 	tell("mempoolctl lease revoke %s: done, the device refuses the key after "
-	     "%" JSON_INTEGER_FORMAT " us", text, took_us);
+	     "%" JSON_INTEGER_FORMAT " us",
+	     text, took_us);
 	return 0;
 }
 
-int operator_show_pool(const struct operator *op)
+int operator_show_pool(const struct operator* op)
 {
 	const char *const words[3] = {"status", NULL, NULL};
 	struct operator_view v;
@@ -274,7 +275,7 @@ int operator_show_pool(const struct operator *op)
 	return r;
 }
 
-static int operator_check_gone(const struct operator *op)
+static int operator_check_gone(const struct operator* op)
 {
 	const char *const words[3] = {"status", NULL, NULL};
 	char *output = NULL;
@@ -290,7 +291,7 @@ static int operator_check_gone(const struct operator *op)
 	return 0;
 }
 
-int operator_stop(struct operator *op)
+int operator_stop(struct operator* op)
 {
 	uint64_t since_ns = clock_now_ns();
 	int status;
@@ -309,7 +310,7 @@ int operator_stop(struct operator *op)
 	return operator_check_gone(op);
 }
 
-static void operator_print_log(const struct operator *op)
+static void operator_print_log(const struct operator* op)
 {
 	const char *argv[] = {"tail", "-n", OPERATOR_LOG_LINES, op->log, NULL};
 	char *text = NULL;
@@ -322,7 +323,7 @@ static void operator_print_log(const struct operator *op)
 	free(text);
 }
 
-static void operator_remove_folder(const struct operator *op)
+static void operator_remove_folder(const struct operator* op)
 {
 	const char *argv[] = {"rm", "-rf", op->folder, NULL};
 	char *text = NULL;
@@ -332,7 +333,7 @@ static void operator_remove_folder(const struct operator *op)
 		free(text);
 }
 
-void operator_deinit(struct operator *op, int passed)
+void operator_deinit(struct operator* op, int passed)
 {
 	if (op->daemon != 0) {
 		(void)kill(op->daemon, SIGKILL);

@@ -12,7 +12,8 @@
 
 #define OPERATOR_PATH_MAX 128
 
-struct operator {
+struct operator
+{
 	char folder[OPERATOR_PATH_MAX]; /* all files of the story; removed at the end */
 	char config[OPERATOR_PATH_MAX];
 	char log[OPERATOR_PATH_MAX];
@@ -22,25 +23,25 @@ struct operator {
 };
 
 /** operator_init() - make the folder and the configuration; Return: 0 or -1 */
-int operator_init(struct operator *op, const char *address, uint64_t pool_bytes);
+int operator_init(struct operator* op, const char *address, uint64_t pool_bytes);
 
 /** operator_start() - start the daemon, wait until its status says what it should */
-int operator_start(struct operator *op);
+int operator_start(struct operator* op);
 
 /** operator_show_leases() - "lease list" must have both leases, active and of that length */
-int operator_show_leases(const struct operator *op, uint64_t first_id, uint64_t first_bytes,
+int operator_show_leases(const struct operator* op, uint64_t first_id, uint64_t first_bytes,
 			 uint64_t second_id, uint64_t second_bytes);
 
 /** operator_revoke() - "lease revoke" */
-int operator_revoke(const struct operator *op, uint64_t id);
+int operator_revoke(const struct operator* op, uint64_t id);
 
 /** operator_show_pool() - tell how many bytes are free, lent and waiting to be zeroed */
-int operator_show_pool(const struct operator *op);
+int operator_show_pool(const struct operator* op);
 
 /** operator_stop() - SIGTERM; the daemon must exit with 0, and mempoolctl find nobody */
-int operator_stop(struct operator *op);
+int operator_stop(struct operator* op);
 
 /** operator_deinit() - kill a daemon that still runs; if not @passed, print its last log lines */
-void operator_deinit(struct operator *op, int passed);
+void operator_deinit(struct operator* op, int passed);
 
 #endif

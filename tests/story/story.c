@@ -20,14 +20,14 @@
 #include "tests/story/tell.h"
 #include "tests/story/tenant.h"
 
-#define STORY_POOL_BYTES ((size_t)256 << 20)
-#define STORY_ALPHA_BYTES ((size_t)16 << 20)
-#define STORY_BETA_BYTES ((size_t)4 << 20)
-#define STORY_TTL_MS 5000
-#define STORY_GAMMA_TTL_MS 20000
+#define STORY_POOL_BYTES    ((size_t)256 << 20)
+#define STORY_ALPHA_BYTES   ((size_t)16 << 20)
+#define STORY_BETA_BYTES    ((size_t)4 << 20)
+#define STORY_TTL_MS	    5000
+#define STORY_GAMMA_TTL_MS  20000
 #define STORY_GAMMA_WAIT_MS 60000
-#define STORY_LATE_MS 1000 /* an emulated machine may need a while for the access itself */
-#define STORY_PORT 7471
+#define STORY_LATE_MS	    1000 /* an emulated machine may need a while for the access itself */
+#define STORY_PORT	    7471
 
 struct story {
 	char address[80];
@@ -88,8 +88,7 @@ static int story_alpha(struct story *story)
 	    material_save(story_path(story, "file", path), story->file, STORY_ALPHA_BYTES) < 0)
 		return -1;
 	if (tenant_connect(alpha, "alpha", story->address) < 0 ||
-	    tenant_acquire(alpha, STORY_ALPHA_BYTES, STORY_TTL_MS, 0) < 0 ||
-	    tenant_hold(alpha) < 0)
+	    tenant_acquire(alpha, STORY_ALPHA_BYTES, STORY_TTL_MS, 0) < 0 || tenant_hold(alpha) < 0)
 		return -1;
 	story->alpha_descriptor = *tenant_descriptor(alpha);
 	tell("alpha renews it in the background");
@@ -130,8 +129,7 @@ static int story_beta(struct story *story)
 
 	tell_chapter("3. Tenant beta has a lease of its own and cannot reach alpha's bytes");
 	if (tenant_connect(beta, "beta", story->address) < 0 ||
-	    tenant_acquire(beta, STORY_BETA_BYTES, STORY_TTL_MS, 0) < 0 ||
-	    tenant_hold(beta) < 0 ||
+	    tenant_acquire(beta, STORY_BETA_BYTES, STORY_TTL_MS, 0) < 0 || tenant_hold(beta) < 0 ||
 	    tenant_write(beta, story->file, STORY_BETA_BYTES) < 0 ||
 	    tenant_read(beta, story->copy, STORY_BETA_BYTES) < 0)
 		return -1;
@@ -193,8 +191,8 @@ static int story_read_until_refused(struct story *story, uint64_t *ret_worked_ns
 	uint64_t count = 0;
 
 	for (;;) {
-		if (tenant_raw(&story->beta, IBV_WR_RDMA_READ, &descriptor, story->copy,
-			       &status) < 0)
+		if (tenant_raw(&story->beta, IBV_WR_RDMA_READ, &descriptor, story->copy, &status) <
+		    0)
 			return -1;
 		if (status != IBV_WC_SUCCESS)
 			break;
@@ -265,8 +263,8 @@ static int story_stop(struct story *story)
 
 static int story_tell(struct story *story)
 {
-	static int (*const chapters[])(struct story *story) = {
-		story_start, story_alpha,  story_beta,	story_list,
+	static int (*const chapters[])(struct story * story) = {
+		story_start,  story_alpha,  story_beta,	 story_list,
 		story_revoke, story_expire, story_gamma, story_stop,
 	};
 

@@ -70,7 +70,8 @@ int tenant_acquire(struct tenant *tenant, uint64_t len_bytes, uint64_t ttl_ms, u
 	tenant->len_bytes = len_bytes;
 	tenant->ttl_ms = ttl_ms;
 	tell("%s has lease 0x%" PRIx64 ": %" PRIu64 " bytes for %" PRIu64 " ms, granted after "
-	     "%" PRIu64 " us", tenant->name, info.id, len_bytes, ttl_ms,
+	     "%" PRIu64 " us",
+	     tenant->name, info.id, len_bytes, ttl_ms,
 	     (tenant->answered_ns - tenant->renewed_ns) / 1000);
 	return 0;
 }

@@ -108,7 +108,7 @@ int main(int argc, char **argv)
 		[OUTCOME_FAILED] = "not ok",
 		[OUTCOME_SKIPPED] = "ok",
 	};
-	unsigned int counts[OUTCOME_END] = { 0 };
+	unsigned int counts[OUTCOME_END] = {0};
 
 	/* What a case printed must be there even if the next one crashes. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -121,8 +121,8 @@ int main(int argc, char **argv)
 		printf("%s - %s%s\n", prefixes[outcome], test->name,
 		       outcome == OUTCOME_SKIPPED ? " # SKIP" : "");
 	}
-	printf("%u passed, %u failed, %u skipped\n", counts[OUTCOME_PASSED],
-	       counts[OUTCOME_FAILED], counts[OUTCOME_SKIPPED]);
+	printf("%u passed, %u failed, %u skipped\n", counts[OUTCOME_PASSED], counts[OUTCOME_FAILED],
+	       counts[OUTCOME_SKIPPED]);
 	/* A program that ran nothing has shown nothing. */
 	if (counts[OUTCOME_PASSED] + counts[OUTCOME_SKIPPED] == 0)
 		return EXIT_FAILURE;

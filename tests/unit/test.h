@@ -49,59 +49,59 @@ bool test_check_mem(const void *actual, const void *expected, size_t len_bytes, 
 		    int line, const char *what);
 
 /* TEST() - define a case and register it; the name is function__condition. */
-#define TEST(id)                                                                                   \
-	static void test_run_##id(void);                                                           \
-	__attribute__((constructor)) static void test_register_##id(void)                          \
-	{                                                                                          \
-		static struct test_case test = { #id, test_run_##id, NULL };                       \
-		test_register(&test);                                                              \
-	}                                                                                          \
+#define TEST(id)                                                           \
+	static void test_run_##id(void);                                   \
+	__attribute__((constructor)) static void test_register_##id(void)  \
+	{                                                                  \
+		static struct test_case test = {#id, test_run_##id, NULL}; \
+		test_register(&test);                                      \
+	}                                                                  \
 	static void test_run_##id(void)
 
-#define CHECK(cond)                                                                                \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			test_fail(__FILE__, __LINE__, #cond);                                      \
-			return;                                                                    \
-		}                                                                                  \
+#define CHECK(cond)                                           \
+	do {                                                  \
+		if (!(cond)) {                                \
+			test_fail(__FILE__, __LINE__, #cond); \
+			return;                               \
+		}                                             \
 	} while (0)
 
-#define TEST_INT(value)                                                                            \
-	((struct test_int){ (uint64_t)(value), _Generic((value),                                   \
-						unsigned char: false,                              \
-						unsigned short: false,                             \
-						unsigned int: false,                               \
-						unsigned long: false,                              \
-						unsigned long long: false,                         \
-						default: true) })
+#define TEST_INT(value)                                                            \
+	((struct test_int){(uint64_t)(value), _Generic((value), unsigned char      \
+						       : false, unsigned short     \
+						       : false, unsigned int       \
+						       : false, unsigned long      \
+						       : false, unsigned long long \
+						       : false, default            \
+						       : true)})
 
 /* CHECK_INT() - equal as numbers: -1 is not UINT64_MAX, whatever the types are. */
-#define CHECK_INT(actual, expected)                                                                \
-	do {                                                                                       \
-		if (!test_check_int(TEST_INT(actual), TEST_INT(expected), __FILE__, __LINE__,      \
-				    #actual))                                                      \
-			return;                                                                    \
+#define CHECK_INT(actual, expected)                                                           \
+	do {                                                                                  \
+		if (!test_check_int(TEST_INT(actual), TEST_INT(expected), __FILE__, __LINE__, \
+				    #actual))                                                 \
+			return;                                                               \
 	} while (0)
 
 /* CHECK_STR() - equal strings; NULL equals only NULL. */
-#define CHECK_STR(actual, expected)                                                                \
-	do {                                                                                       \
-		if (!test_check_str((actual), (expected), __FILE__, __LINE__, #actual))            \
-			return;                                                                    \
+#define CHECK_STR(actual, expected)                                                     \
+	do {                                                                            \
+		if (!test_check_str((actual), (expected), __FILE__, __LINE__, #actual)) \
+			return;                                                         \
 	} while (0)
 
-#define CHECK_MEM(actual, expected, len_bytes)                                                     \
-	do {                                                                                       \
-		if (!test_check_mem((actual), (expected), (len_bytes), __FILE__, __LINE__,         \
-				    #actual))                                                      \
-			return;                                                                    \
+#define CHECK_MEM(actual, expected, len_bytes)                                             \
+	do {                                                                               \
+		if (!test_check_mem((actual), (expected), (len_bytes), __FILE__, __LINE__, \
+				    #actual))                                              \
+			return;                                                            \
 	} while (0)
 
 /* SKIP() - this machine lacks what the case needs; returns from the case. */
-#define SKIP(why)                                                                                  \
-	do {                                                                                       \
-		test_skip(why);                                                                    \
-		return;                                                                            \
+#define SKIP(why)               \
+	do {                    \
+		test_skip(why); \
+		return;         \
 	} while (0)
 
 #endif

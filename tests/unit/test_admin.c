@@ -23,13 +23,13 @@
 #include "common/log.h"
 #include "tests/unit/test.h"
 
-#define WAIT_MS 5000
+#define WAIT_MS	 5000
 #define TEXT_CAP (8u << 20)
 #define HELD_MAX 64
 
 #define REQUEST(id, method) "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"" method "\"}\n"
-#define RESULT(id, result) "{\"jsonrpc\":\"2.0\",\"result\":" result ",\"id\":" id "}"
-#define FAILURE(id, code, text)                                                                    \
+#define RESULT(id, result)  "{\"jsonrpc\":\"2.0\",\"result\":" result ",\"id\":" id "}"
+#define FAILURE(id, code, text) \
 	"{\"jsonrpc\":\"2.0\",\"error\":{\"code\":" code ",\"message\":\"" text "\"},\"id\":" id "}"
 
 struct fixture {
@@ -103,12 +103,8 @@ static void call_flush(struct admin_request *request, json_t *params, void *cont
 }
 
 static const struct admin_method methods[] = {
-	{ "echo", call_echo },
-	{ "fail", call_fail },
-	{ "hold", call_hold },
-	{ "long", call_long },
-	{ "flush", call_flush },
-	{ NULL, NULL },
+	{"echo", call_echo}, {"fail", call_fail},   {"hold", call_hold},
+	{"long", call_long}, {"flush", call_flush}, {NULL, NULL},
 };
 
 static int start(struct fixture *f)
@@ -168,7 +164,7 @@ static void fd_close(const int *fd)
 
 static void run_loop(struct fixture *f)
 {
-	struct pollfd nothing = { .fd = -1 };
+	struct pollfd nothing = {.fd = -1};
 
 	event_base_loop(f->base, EVLOOP_NONBLOCK);
 	poll(&nothing, 1, 1);
@@ -184,7 +180,7 @@ static void run_loop_ms(struct fixture *f, uint64_t ms)
 
 static int client_new(struct fixture *f)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
 
 	strcpy(address.sun_path, f->path);
@@ -291,7 +287,7 @@ TEST(admin_new__live_daemon)
 
 static int bind_foreign(struct fixture *f)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
 	strcpy(address.sun_path, f->path);
@@ -385,40 +381,39 @@ TEST(admin_request__answers)
 	static const struct {
 		const char *line, *answer;
 	} cases[] = {
-		{ REQUEST("7", "echo"), RESULT("7", "{}") },
-		{ REQUEST("\"a\"", "echo"), RESULT("\"a\"", "{}") },
-		{ REQUEST("null", "echo"), RESULT("null", "{}") },
-		{ REQUEST("-9223372036854775808", "echo"),
-		  RESULT("-9223372036854775808", "{}") },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":{\"x\":[1]}}\r\n",
-		  RESULT("1", "{\"x\":[1]}") },
-		{ REQUEST("1", "fail"), FAILURE("1", "1030", "no \\\\xff such lease") },
-		{ REQUEST("1", "Echo"), FAILURE("1", "-32601", "there is no such method") },
-		{ REQUEST("1", ""), FAILURE("1", "-32601", "there is no such method") },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":[]}\n",
-		  FAILURE("1", "-32602", "params must be given by name") },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":1}\n",
-		  FAILURE("1", "-32600", "params is not structured") },
-		{ REQUEST("1.5", "echo"),
-		  FAILURE("null", "-32600", "id is not a string, an integer or null") },
-		{ REQUEST("[]", "echo"),
-		  FAILURE("null", "-32600", "id is not a string, an integer or null") },
-		{ "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"echo\"}\n",
-		  FAILURE("1", "-32600", "jsonrpc is not \\\"2.0\\\"") },
-		{ "{\"id\":1,\"method\":\"echo\"}\n",
-		  FAILURE("1", "-32600", "jsonrpc is not \\\"2.0\\\"") },
-		{ "{\"jsonrpc\":\"2.0\",\"id\":1}\n",
-		  FAILURE("1", "-32600", "method is not a string") },
-		{ "{\"jsonrpc\":\"2.0\",\"method\":1}\n",
-		  FAILURE("null", "-32600", "method is not a string") },
-		{ "[]\n", FAILURE("null", "-32600", "batches are not supported") },
-		{ "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\"}]\n",
-		  FAILURE("null", "-32600", "batches are not supported") },
-		{ "\n", FAILURE("null", "-32700", "line 1: '[' or '{' expected near end of file") },
-		{ "1\n", FAILURE("null", "-32700", "line 1: '[' or '{' expected near '1'") },
-		{ "{\"a\":1,\"a\":1}\n",
-		  FAILURE("null", "-32700", "line 1: duplicate object key near '\\\"a\\\"'") },
-		{ "{} {}\n", FAILURE("null", "-32700", "line 1: end of file expected near '{'") },
+		{REQUEST("7", "echo"), RESULT("7", "{}")},
+		{REQUEST("\"a\"", "echo"), RESULT("\"a\"", "{}")},
+		{REQUEST("null", "echo"), RESULT("null", "{}")},
+		{REQUEST("-9223372036854775808", "echo"), RESULT("-9223372036854775808", "{}")},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":{\"x\":[1]}}\r\n",
+		 RESULT("1", "{\"x\":[1]}")},
+		{REQUEST("1", "fail"), FAILURE("1", "1030", "no \\\\xff such lease")},
+		{REQUEST("1", "Echo"), FAILURE("1", "-32601", "there is no such method")},
+		{REQUEST("1", ""), FAILURE("1", "-32601", "there is no such method")},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":[]}\n",
+		 FAILURE("1", "-32602", "params must be given by name")},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":1}\n",
+		 FAILURE("1", "-32600", "params is not structured")},
+		{REQUEST("1.5", "echo"),
+		 FAILURE("null", "-32600", "id is not a string, an integer or null")},
+		{REQUEST("[]", "echo"),
+		 FAILURE("null", "-32600", "id is not a string, an integer or null")},
+		{"{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"echo\"}\n",
+		 FAILURE("1", "-32600", "jsonrpc is not \\\"2.0\\\"")},
+		{"{\"id\":1,\"method\":\"echo\"}\n",
+		 FAILURE("1", "-32600", "jsonrpc is not \\\"2.0\\\"")},
+		{"{\"jsonrpc\":\"2.0\",\"id\":1}\n",
+		 FAILURE("1", "-32600", "method is not a string")},
+		{"{\"jsonrpc\":\"2.0\",\"method\":1}\n",
+		 FAILURE("null", "-32600", "method is not a string")},
+		{"[]\n", FAILURE("null", "-32600", "batches are not supported")},
+		{"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\"}]\n",
+		 FAILURE("null", "-32600", "batches are not supported")},
+		{"\n", FAILURE("null", "-32700", "line 1: '[' or '{' expected near end of file")},
+		{"1\n", FAILURE("null", "-32700", "line 1: '[' or '{' expected near '1'")},
+		{"{\"a\":1,\"a\":1}\n",
+		 FAILURE("null", "-32700", "line 1: duplicate object key near '\\\"a\\\"'")},
+		{"{} {}\n", FAILURE("null", "-32700", "line 1: end of file expected near '{'")},
 	};
 	FIXTURE = fixture_start();
 	CLIENT fd = client_new(f);

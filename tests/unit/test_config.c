@@ -240,17 +240,28 @@ TEST(config_load__not_a_choice)
 TEST(config_load__number_range)
 {
 	static const char *const taken[] = {
-		"\"sessions_max\":1",	   "\"sessions_max\":65536",  "\"lanes_max\":1024",
-		"\"leases_max\":1048576",  "\"lane_leases_max\":16384", "\"control_receives\":4",
-		"\"control_receives\":4096", "\"lane_send_queue\":2", "\"lane_send_queue\":4096",
-		"\"read_depth\":1",	   "\"read_depth\":255",      "\"backlog\":65535",
+		"\"sessions_max\":1",	     "\"sessions_max\":65536",
+		"\"lanes_max\":1024",	     "\"leases_max\":1048576",
+		"\"lane_leases_max\":16384", "\"control_receives\":4",
+		"\"control_receives\":4096", "\"lane_send_queue\":2",
+		"\"lane_send_queue\":4096",  "\"read_depth\":1",
+		"\"read_depth\":255",	     "\"backlog\":65535",
 	};
 	static const char *const refused[] = {
-		"\"sessions_max\":0",	   "\"sessions_max\":65537",  "\"lanes_max\":1025",
-		"\"leases_max\":1048577",  "\"lane_leases_max\":16385", "\"control_receives\":3",
-		"\"control_receives\":4097", "\"lane_send_queue\":1", "\"lane_send_queue\":4097",
-		"\"read_depth\":0",	   "\"read_depth\":256",      "\"backlog\":65536",
-		"\"backlog\":-1",	   "\"backlog\":9223372036854775807",
+		"\"sessions_max\":0",
+		"\"sessions_max\":65537",
+		"\"lanes_max\":1025",
+		"\"leases_max\":1048577",
+		"\"lane_leases_max\":16385",
+		"\"control_receives\":3",
+		"\"control_receives\":4097",
+		"\"lane_send_queue\":1",
+		"\"lane_send_queue\":4097",
+		"\"read_depth\":0",
+		"\"read_depth\":256",
+		"\"backlog\":65536",
+		"\"backlog\":-1",
+		"\"backlog\":9223372036854775807",
 	};
 	struct loaded loaded;
 
@@ -361,9 +372,9 @@ static void load_listen(const char *list, struct loaded *loaded)
 TEST(config_load__listen_form)
 {
 	static const char *const refused[] = {
-		"[\"\"]",      "[\"a\"]",     "[\":1\"]",	"[\"a:\"]",	 "[\"a:0\"]",
+		"[\"\"]",	 "[\"a\"]",    "[\":1\"]",     "[\"a:\"]",	  "[\"a:0\"]",
 		"[\"a:65536\"]", "[\"a:1x\"]", "[\"a:1KiB\"]", "[\"fd00::1:1\"]", "[\"[fd00::1]\"]",
-		"[\"[]:1\"]",  "[\"[a:1\"]",  "[\"a:1\\n\"]",	"[\"a:-1\"]",	 "[\"a:+1\"]",
+		"[\"[]:1\"]",	 "[\"[a:1\"]", "[\"a:1\\n\"]", "[\"a:-1\"]",	  "[\"a:+1\"]",
 	};
 	struct loaded loaded;
 

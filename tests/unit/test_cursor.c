@@ -11,8 +11,8 @@
 
 #include "tests/unit/test.h"
 
-static const uint8_t counting[15] = { 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
-				      0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f };
+static const uint8_t counting[15] = {0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
+				     0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f};
 
 static uint8_t *exact_copy(const void *bytes, size_t len_bytes)
 {
@@ -68,7 +68,7 @@ static uint64_t read_width(struct cursor_reader *reader, size_t width)
 
 TEST(cursor_read__every_width_in_every_length)
 {
-	static const size_t widths[] = { 1, 2, 4, 8 };
+	static const size_t widths[] = {1, 2, 4, 8};
 
 	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
 		for (size_t len_bytes = 0; len_bytes <= 9; len_bytes++) {
@@ -90,7 +90,7 @@ TEST(cursor_read__every_width_in_every_length)
 TEST(cursor_read__failure_is_latched)
 {
 	struct cursor_reader reader;
-	uint8_t bytes[2] = { 0xaa, 0xaa };
+	uint8_t bytes[2] = {0xaa, 0xaa};
 
 	cursor_reader_init(&reader, counting, 3);
 	CHECK_INT(cursor_read_u32(&reader), 0);
@@ -120,8 +120,8 @@ TEST(cursor_read__empty_buffer)
 TEST(cursor_read_bytes__exact_and_one_more)
 {
 	uint8_t *buf = exact_copy(counting, 4);
-	uint8_t exact[4] = { 0 };
-	uint8_t longer[5] = { 0 };
+	uint8_t exact[4] = {0};
+	uint8_t longer[5] = {0};
 	struct cursor_reader exact_reader;
 	struct cursor_reader longer_reader;
 
@@ -187,7 +187,9 @@ TEST(cursor_read_string__lengths)
 	CHECK_STR(text, "abc");
 	CHECK(!read_string("\4\0abcd", 6, text));
 	CHECK_STR(text, "");
-	CHECK(!read_string("\xff\xff" "abc", 5, text));
+	CHECK(!read_string("\xff\xff"
+			   "abc",
+			   5, text));
 	CHECK_STR(text, "");
 }
 
@@ -213,7 +215,7 @@ TEST(cursor_read_string__nul_inside)
 
 TEST(cursor_write__little_endian)
 {
-	uint8_t buf[15] = { 0 };
+	uint8_t buf[15] = {0};
 	struct cursor_writer writer;
 
 	cursor_writer_init(&writer, buf, sizeof(buf));
@@ -248,7 +250,7 @@ static void write_width(struct cursor_writer *writer, size_t width)
 TEST(cursor_write__every_width_in_every_room)
 {
 	static const uint8_t zeros[9];
-	static const size_t widths[] = { 1, 2, 4, 8 };
+	static const size_t widths[] = {1, 2, 4, 8};
 
 	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
 		for (size_t cap_bytes = 0; cap_bytes <= 9; cap_bytes++) {
@@ -271,7 +273,7 @@ TEST(cursor_write__every_width_in_every_room)
 
 TEST(cursor_write__failure_is_latched)
 {
-	uint8_t buf[3] = { 0 };
+	uint8_t buf[3] = {0};
 	struct cursor_writer writer;
 
 	cursor_writer_init(&writer, buf, sizeof(buf));
@@ -285,7 +287,7 @@ TEST(cursor_write__failure_is_latched)
 
 TEST(cursor_write_bytes__exact_and_one_more)
 {
-	uint8_t buf[4] = { 0 };
+	uint8_t buf[4] = {0};
 	struct cursor_writer writer;
 
 	cursor_writer_init(&writer, buf, sizeof(buf));
@@ -300,7 +302,7 @@ TEST(cursor_write_bytes__exact_and_one_more)
 
 TEST(cursor_write_string__without_nul)
 {
-	uint8_t buf[5] = { 0 };
+	uint8_t buf[5] = {0};
 	struct cursor_writer writer;
 
 	cursor_writer_init(&writer, buf, sizeof(buf));

@@ -45,8 +45,8 @@ TEST(deadline_queue__empty)
 TEST(deadline_queue_run__not_before_its_time)
 {
 	struct deadline_queue *queue;
-	struct fired fired = { 0 };
-	struct deadline deadline = { .fire = note, .context = &fired };
+	struct fired fired = {0};
+	struct deadline deadline = {.fire = note, .context = &fired};
 
 	CHECK_INT(deadline_queue_new(NULL, &queue), 0);
 	CHECK(!deadline_is_set(&deadline));
@@ -65,9 +65,9 @@ TEST(deadline_queue_run__not_before_its_time)
 TEST(deadline_queue_run__times_at_both_ends)
 {
 	struct deadline_queue *queue;
-	struct fired fired = { 0 };
-	struct deadline first = { .fire = note, .context = &fired };
-	struct deadline last = { .fire = note, .context = &fired };
+	struct fired fired = {0};
+	struct deadline first = {.fire = note, .context = &fired};
+	struct deadline last = {.fire = note, .context = &fired};
 
 	CHECK_INT(deadline_queue_new(NULL, &queue), 0);
 	CHECK_INT(deadline_set(queue, &last, UINT64_MAX), 0);
@@ -84,12 +84,12 @@ TEST(deadline_queue_run__times_at_both_ends)
 TEST(deadline_queue_run__same_time_in_order_of_setting)
 {
 	struct deadline_queue *queue;
-	struct fired fired = { 0 };
+	struct fired fired = {0};
 	struct deadline deadlines[10];
 
 	CHECK_INT(deadline_queue_new(NULL, &queue), 0);
 	for (size_t i = 0; i < 10; i++) {
-		deadlines[i] = (struct deadline){ .fire = note, .context = &fired };
+		deadlines[i] = (struct deadline){.fire = note, .context = &fired};
 		CHECK_INT(deadline_set(queue, &deadlines[i], 5), 0);
 	}
 	/* Setting it again, even to the same time, puts it last. */
@@ -104,12 +104,12 @@ TEST(deadline_queue_run__same_time_in_order_of_setting)
 TEST(deadline_queue_run__stops_at_budget)
 {
 	struct deadline_queue *queue;
-	struct fired fired = { 0 };
+	struct fired fired = {0};
 	struct deadline deadlines[5];
 
 	CHECK_INT(deadline_queue_new(NULL, &queue), 0);
 	for (size_t i = 0; i < 5; i++) {
-		deadlines[i] = (struct deadline){ .fire = note, .context = &fired };
+		deadlines[i] = (struct deadline){.fire = note, .context = &fired};
 		CHECK_INT(deadline_set(queue, &deadlines[i], i), 0);
 	}
 	CHECK_INT(deadline_queue_run(queue, 100, 0), 0);
@@ -123,9 +123,9 @@ TEST(deadline_queue_run__stops_at_budget)
 TEST(deadline_set__moves_both_ways)
 {
 	struct deadline_queue *queue;
-	struct fired fired = { 0 };
-	struct deadline a = { .fire = note, .context = &fired };
-	struct deadline b = { .fire = note, .context = &fired };
+	struct fired fired = {0};
+	struct deadline a = {.fire = note, .context = &fired};
+	struct deadline b = {.fire = note, .context = &fired};
 
 	CHECK_INT(deadline_queue_new(NULL, &queue), 0);
 	CHECK_INT(deadline_set(queue, &a, 10), 0);
@@ -143,8 +143,8 @@ TEST(deadline_set__moves_both_ways)
 TEST(deadline_clear__set_or_not)
 {
 	struct deadline_queue *queue;
-	struct fired fired = { 0 };
-	struct deadline deadline = { .fire = note, .context = &fired };
+	struct fired fired = {0};
+	struct deadline deadline = {.fire = note, .context = &fired};
 
 	CHECK_INT(deadline_queue_new(NULL, &queue), 0);
 	deadline_clear(queue, &deadline);
@@ -184,11 +184,11 @@ static void meddle(struct deadline *deadline, void *context)
 TEST(deadline_queue_run__set_and_clear_while_firing)
 {
 	struct deadline_queue *queue;
-	struct fired fired = { 0 };
-	struct deadline cleared = { .fire = note, .context = &fired };
-	struct deadline set = { .fire = note, .context = &fired };
+	struct fired fired = {0};
+	struct deadline cleared = {.fire = note, .context = &fired};
+	struct deadline set = {.fire = note, .context = &fired};
 	struct meddler meddler = {
-		.deadline = { .fire = meddle, .context = &meddler },
+		.deadline = {.fire = meddle, .context = &meddler},
 		.to_clear = &cleared,
 		.to_set = &set,
 		.again_ns = 50,
@@ -214,8 +214,8 @@ TEST(deadline_queue_run__set_and_clear_while_firing)
 TEST(deadline_queue_run__set_again_in_the_past)
 {
 	struct deadline_queue *queue;
-	struct meddler meddler = { .deadline = { .fire = meddle, .context = &meddler } };
-	struct deadline unset = { 0 };
+	struct meddler meddler = {.deadline = {.fire = meddle, .context = &meddler}};
+	struct deadline unset = {0};
 
 	CHECK_INT(deadline_queue_new(NULL, &queue), 0);
 	meddler.queue = queue;
@@ -272,8 +272,8 @@ TEST(deadline_queue__random_against_sorted)
 	CHECK_INT(deadline_queue_new(NULL, &queue), 0);
 	for (int step = 0; step < 3 * MODEL_DEADLINES; step++) {
 		/* The first round sets all; few times, so that many are equal. */
-		size_t i = step < MODEL_DEADLINES ? (size_t)step :
-						    random_below(&random, MODEL_DEADLINES);
+		size_t i = step < MODEL_DEADLINES ? (size_t)step
+						  : random_below(&random, MODEL_DEADLINES);
 		struct model_deadline *at = &deadlines[i];
 
 		at->deadline.fire = check_next;
@@ -343,7 +343,7 @@ static void on_give_up(evutil_socket_t fd, short what, void *context)
 /* Run the loop until somebody breaks it, 20 s at most. */
 static void run_loop(struct event_base *base)
 {
-	struct timeval limit = { .tv_sec = 20 };
+	struct timeval limit = {.tv_sec = 20};
 
 	event_base_once(base, -1, EV_TIMEOUT, on_give_up, base, &limit);
 	event_base_dispatch(base);
@@ -352,7 +352,7 @@ static void run_loop(struct event_base *base)
 TEST(deadline_queue__loop_is_never_early)
 {
 	static struct deadline deadlines[LOOP_DEADLINES];
-	struct loop_test test = { .left = LOOP_DEADLINES };
+	struct loop_test test = {.left = LOOP_DEADLINES};
 	struct random random = random_start();
 	struct deadline_queue *queue;
 
@@ -362,7 +362,7 @@ TEST(deadline_queue__loop_is_never_early)
 	for (size_t i = 0; i < LOOP_DEADLINES; i++) {
 		uint64_t delay_ns = random_below(&random, 300 * CLOCK_NS_PER_MS);
 
-		deadlines[i] = (struct deadline){ .fire = measure, .context = &test };
+		deadlines[i] = (struct deadline){.fire = measure, .context = &test};
 		CHECK_INT(deadline_set(queue, &deadlines[i], clock_now_ns() + delay_ns), 0);
 	}
 	run_loop(test.base);
@@ -378,10 +378,10 @@ TEST(deadline_queue__loop_is_never_early)
 /* Moved later or cleared, the timer may wake the loop in vain but must still fire in time. */
 TEST(deadline_queue__loop_after_moving_and_clearing)
 {
-	struct loop_test test = { .left = 2 };
-	struct deadline moved = { .fire = measure, .context = &test };
-	struct deadline cleared = { .fire = measure, .context = &test };
-	struct deadline sooner = { .fire = measure, .context = &test };
+	struct loop_test test = {.left = 2};
+	struct deadline moved = {.fire = measure, .context = &test};
+	struct deadline cleared = {.fire = measure, .context = &test};
+	struct deadline sooner = {.fire = measure, .context = &test};
 	struct deadline_queue *queue;
 	uint64_t start_ns = clock_now_ns();
 
@@ -404,10 +404,10 @@ TEST(deadline_queue__loop_after_moving_and_clearing)
 
 TEST(deadline_queue__loop_fires_what_is_long_overdue)
 {
-	struct loop_test test = { .left = 2 };
-	struct deadline zero = { .fire = measure, .context = &test };
-	struct deadline one = { .fire = measure, .context = &test };
-	struct deadline never = { .fire = measure, .context = &test };
+	struct loop_test test = {.left = 2};
+	struct deadline zero = {.fire = measure, .context = &test};
+	struct deadline one = {.fire = measure, .context = &test};
+	struct deadline never = {.fire = measure, .context = &test};
 	struct deadline_queue *queue;
 
 	test.base = event_base_new();
@@ -425,7 +425,7 @@ TEST(deadline_queue__loop_fires_what_is_long_overdue)
 	event_base_free(test.base);
 }
 
-#define STORM_DEADLINES 10000
+#define STORM_DEADLINES	 10000
 #define STORM_PER_WAKEUP 32
 
 struct storm {
@@ -463,7 +463,7 @@ static void on_other_event(evutil_socket_t fd, short what, void *context)
 TEST(deadline_queue__loop_serves_others_during_a_storm)
 {
 	static struct deadline deadlines[STORM_DEADLINES];
-	struct storm storm = { 0 };
+	struct storm storm = {0};
 	struct deadline_queue *queue;
 	struct event *other;
 	int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -475,7 +475,7 @@ TEST(deadline_queue__loop_serves_others_during_a_storm)
 	CHECK(other != NULL);
 	CHECK_INT(event_add(other, NULL), 0);
 	for (size_t i = 0; i < STORM_DEADLINES; i++) {
-		deadlines[i] = (struct deadline){ .fire = count_fire, .context = &storm };
+		deadlines[i] = (struct deadline){.fire = count_fire, .context = &storm};
 		CHECK_INT(deadline_set(queue, &deadlines[i], clock_now_ns()), 0);
 	}
 	run_loop(storm.base);

@@ -16,7 +16,7 @@ struct entry {
 };
 
 static const struct entry entries[] = {
-#define X(name, number, text) { #name, number, text },
+#define X(name, number, text) {#name, number, text},
 	ERROR_LIST(X)
 #undef X
 };
@@ -120,7 +120,7 @@ TEST(error_text__no_error)
 
 TEST(error_text__not_in_list)
 {
-	static const int numbers[] = { 1, -1, 1000, 1008, 1057, -1057, INT_MAX, -INT_MAX, INT_MIN };
+	static const int numbers[] = {1, -1, 1000, 1008, 1057, -1057, INT_MAX, -INT_MAX, INT_MIN};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		CHECK_STR(error_text(numbers[i]), "an error whose number is not known here");

@@ -175,7 +175,7 @@ TEST(extent_take__only_clean_bytes)
 /* Holes of 3 pages at 0, 2 at 4, 2 at 7 and 5 at 10, each behind a leased page. */
 TEST(extent_take__best_fit_then_lowest)
 {
-	static const bool is_hole[15] = { 1, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1 };
+	static const bool is_hole[15] = {1, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1};
 	struct extent_map *map;
 	struct extent *extents[15];
 	struct extent *extent;
@@ -202,10 +202,8 @@ TEST(extent_take__best_fit_then_lowest)
 
 TEST(extent_clean__coalesces_on_each_side)
 {
-	static const size_t orders[4][3] = { { 0, 1, 2 }, { 2, 1, 0 }, { 0, 2, 1 }, { 1, 0, 2 } };
-	static const uint64_t largest_pages[4][3] = {
-		{ 1, 2, 3 }, { 1, 2, 3 }, { 1, 1, 3 }, { 1, 2, 3 }
-	};
+	static const size_t orders[4][3] = {{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 0, 2}};
+	static const uint64_t largest_pages[4][3] = {{1, 2, 3}, {1, 2, 3}, {1, 1, 3}, {1, 2, 3}};
 
 	for (size_t i = 0; i < 4; i++) {
 		struct extent_map *map;
@@ -273,9 +271,9 @@ static void attempt_clean(struct extent_map *map, struct extent *extent, int ste
 TEST(extent_set_state__illegal_steps_are_asserted)
 {
 	static const bool is_legal[4][4] = {
-		[EXTENT_LEASED] = { [EXTENT_DIRTY] = true },
-		[EXTENT_DIRTY] = { [EXTENT_SCRUBBING] = true },
-		[EXTENT_SCRUBBING] = { [EXTENT_DIRTY] = true },
+		[EXTENT_LEASED] = {[EXTENT_DIRTY] = true},
+		[EXTENT_DIRTY] = {[EXTENT_SCRUBBING] = true},
+		[EXTENT_SCRUBBING] = {[EXTENT_DIRTY] = true},
 	};
 	struct extent_map *map;
 	struct extent *extent;
@@ -501,8 +499,8 @@ TEST(extent_cut__whole_pages_only)
 		uint64_t len_bytes;
 		uint64_t kept_pages;
 	} cases[] = {
-		{ 5 * PAGE, 5 },     { 5 * PAGE - 1, 5 }, { 4 * PAGE + 1, 5 }, { 4 * PAGE, 4 },
-		{ 4 * PAGE - 1, 4 }, { PAGE + 1, 2 },	  { PAGE, 1 },	       { 1, 1 },
+		{5 * PAGE, 5},	   {5 * PAGE - 1, 5}, {4 * PAGE + 1, 5}, {4 * PAGE, 4},
+		{4 * PAGE - 1, 4}, {PAGE + 1, 2},     {PAGE, 1},	 {1, 1},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -899,7 +897,7 @@ static void model_step(struct model *model, uint64_t take_share)
 
 static void model_check_totals(const struct model *model)
 {
-	uint64_t pages[4] = { 0 };
+	uint64_t pages[4] = {0};
 
 	for (size_t i = 0; i < MODEL_PAGES; i++)
 		pages[model->pages[i]]++;
@@ -911,7 +909,7 @@ TEST(extent_map__random_steps_against_model)
 {
 	static struct model model;
 
-	model = (struct model){ .random = random_start() };
+	model = (struct model){.random = random_start()};
 	CHECK_INT(extent_map_new(MODEL_PAGES * PAGE, PAGE, &model.map), 0);
 	for (unsigned int step = 0; step < MODEL_STEPS; step++) {
 		/* Spells in which the pool fills up, and spells in which it empties. */

@@ -19,7 +19,7 @@ TEST(histogram_percentile__empty)
 
 TEST(histogram_add__counts)
 {
-	struct histogram histogram = { 0 };
+	struct histogram histogram = {0};
 
 	histogram_add(&histogram, 7);
 	CHECK_INT(histogram.min, 7);
@@ -33,7 +33,7 @@ TEST(histogram_add__counts)
 
 TEST(histogram_add__sum_saturates)
 {
-	struct histogram histogram = { 0 };
+	struct histogram histogram = {0};
 
 	histogram_add(&histogram, UINT64_MAX - 1);
 	histogram_add(&histogram, 1);
@@ -45,12 +45,22 @@ TEST(histogram_add__sum_saturates)
 
 TEST(histogram_percentile__one_value_is_exact)
 {
-	static const uint64_t values[] = { 0,	1,    7,	   8,		      9,
-					   100, 4095, 4096,	   1000000007,	      INT64_MAX,
-					   UINT64_C(1) << 63, UINT64_MAX - 1, UINT64_MAX };
+	static const uint64_t values[] = {0,
+					  1,
+					  7,
+					  8,
+					  9,
+					  100,
+					  4095,
+					  4096,
+					  1000000007,
+					  INT64_MAX,
+					  UINT64_C(1) << 63,
+					  UINT64_MAX - 1,
+					  UINT64_MAX};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-		struct histogram histogram = { 0 };
+		struct histogram histogram = {0};
 
 		histogram_add(&histogram, values[i]);
 		CHECK_INT(histogram_percentile(&histogram, 0), values[i]);
@@ -61,7 +71,7 @@ TEST(histogram_percentile__one_value_is_exact)
 
 TEST(histogram_percentile__rank_is_rounded_up)
 {
-	struct histogram histogram = { 0 };
+	struct histogram histogram = {0};
 
 	for (uint64_t value = 1; value <= 10; value++)
 		histogram_add(&histogram, value);
@@ -78,7 +88,7 @@ TEST(histogram_percentile__rank_is_rounded_up)
 
 TEST(histogram_percentile__huge_count)
 {
-	struct histogram histogram = { .count = UINT64_MAX, .max = 5, .min = 1 };
+	struct histogram histogram = {.count = UINT64_MAX, .max = 5, .min = 1};
 
 	histogram.buckets[1] = UINT64_MAX / 1000 * 500;
 	histogram.buckets[5] = UINT64_MAX - histogram.buckets[1];
@@ -91,7 +101,7 @@ TEST(histogram_percentile__error_bound_over_all_powers)
 {
 	for (unsigned int shift = 0; shift < 64; shift++) {
 		for (int below = 0; below < 2; below++) {
-			struct histogram histogram = { 0 };
+			struct histogram histogram = {0};
 			uint64_t value = (UINT64_C(1) << shift) - (uint64_t)below;
 			uint64_t end;
 
@@ -106,7 +116,7 @@ TEST(histogram_percentile__error_bound_over_all_powers)
 
 TEST(histogram_add__top_buckets_are_in_range)
 {
-	struct histogram histogram = { 0 };
+	struct histogram histogram = {0};
 
 	histogram_add(&histogram, UINT64_MAX);
 	CHECK_INT(histogram.buckets[HISTOGRAM_BUCKETS - 1], 1);
@@ -129,7 +139,7 @@ TEST(histogram_percentile__against_sorted_samples)
 	enum { SAMPLES = 5000 };
 	static uint64_t values[SAMPLES];
 	struct random random = random_start();
-	struct histogram histogram = { 0 };
+	struct histogram histogram = {0};
 
 	for (size_t i = 0; i < SAMPLES; i++) {
 		values[i] = random_next(&random) >> random_below(&random, 64);

@@ -175,7 +175,7 @@ TEST(log_write__keeps_errno)
 TEST(log_limited__ten_a_second)
 {
 	char lines[13][LINE_CAP], after[2][LINE_CAP];
-	struct log_limit limit = { 0 };
+	struct log_limit limit = {0};
 	struct capture capture;
 
 	capture_begin(&capture);
@@ -205,7 +205,7 @@ TEST(log_limited__ten_a_second)
 
 TEST(log_limited__suppressed_survives_cut)
 {
-	struct log_limit limit = { .suppressed = UINT64_MAX };
+	struct log_limit limit = {.suppressed = UINT64_MAX};
 	struct capture capture;
 	char line[LINE_CAP];
 
@@ -219,7 +219,7 @@ TEST(log_limited__suppressed_survives_cut)
 
 TEST(log_limited__dropped_level_is_not_counted)
 {
-	struct log_limit limit = { 0 };
+	struct log_limit limit = {0};
 	struct capture capture;
 	char line[LINE_CAP];
 

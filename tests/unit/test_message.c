@@ -14,11 +14,11 @@
 #include "proto/error.h"
 #include "tests/unit/test.h"
 
-#define HEADER MESSAGE_HEADER_BYTES
+#define HEADER		 MESSAGE_HEADER_BYTES
 #define ACQUIRE_COUNT_AT (HEADER + 28)
-#define GRANT_COUNT_AT (HEADER + 36)
-#define GRANT_FIXED 38
-#define DESCRIPTOR 28
+#define GRANT_COUNT_AT	 (HEADER + 36)
+#define GRANT_FIXED	 38
+#define DESCRIPTOR	 28
 
 enum variant {
 	LOWEST,
@@ -28,12 +28,12 @@ enum variant {
 };
 
 static const uint16_t types[] = {
-	MESSAGE_HELLO,	      MESSAGE_WELCOME,	  MESSAGE_ERROR,	MESSAGE_BYE,
-	MESSAGE_CREDIT,	      MESSAGE_PING,	  MESSAGE_PONG,		MESSAGE_LANE_OPEN,
-	MESSAGE_LANE_OFFER,   MESSAGE_LANE_CONFIRM, MESSAGE_LANE_READY, MESSAGE_LANE_LOST,
-	MESSAGE_ACQUIRE,      MESSAGE_GRANT,	  MESSAGE_RENEW,	MESSAGE_RENEWED,
-	MESSAGE_RELEASE,      MESSAGE_RELEASED,	  MESSAGE_LEASES_ENDED, MESSAGE_ATTACH,
-	MESSAGE_REVOKE,	      MESSAGE_REVOKED,	  MESSAGE_MODIFY,	MESSAGE_QUIESCE,
+	MESSAGE_HELLO,	    MESSAGE_WELCOME,	  MESSAGE_ERROR,	MESSAGE_BYE,
+	MESSAGE_CREDIT,	    MESSAGE_PING,	  MESSAGE_PONG,		MESSAGE_LANE_OPEN,
+	MESSAGE_LANE_OFFER, MESSAGE_LANE_CONFIRM, MESSAGE_LANE_READY,	MESSAGE_LANE_LOST,
+	MESSAGE_ACQUIRE,    MESSAGE_GRANT,	  MESSAGE_RENEW,	MESSAGE_RENEWED,
+	MESSAGE_RELEASE,    MESSAGE_RELEASED,	  MESSAGE_LEASES_ENDED, MESSAGE_ATTACH,
+	MESSAGE_REVOKE,	    MESSAGE_REVOKED,	  MESSAGE_MODIFY,	MESSAGE_QUIESCE,
 	MESSAGE_QUIESCED,
 };
 
@@ -61,7 +61,7 @@ static uint32_t number32(enum variant variant, uint64_t salt)
 
 static uint32_t code_of(enum variant variant)
 {
-	static const uint32_t codes[VARIANT_END] = { 1, ERROR_EXPIRED, INT32_MAX };
+	static const uint32_t codes[VARIANT_END] = {1, ERROR_EXPIRED, INT32_MAX};
 
 	return codes[variant];
 }
@@ -75,7 +75,7 @@ static uint16_t count_of(enum variant variant, uint16_t max)
 
 static uint16_t receives_of(enum variant variant)
 {
-	static const uint16_t receives[VARIANT_END] = { PROTO_CREDITS_MIN, 32, PROTO_CREDITS_MAX };
+	static const uint16_t receives[VARIANT_END] = {PROTO_CREDITS_MIN, 32, PROTO_CREDITS_MAX};
 
 	return receives[variant];
 }
@@ -262,8 +262,8 @@ static bool has_no_id(uint16_t type)
 
 static void fill(struct message *m, uint16_t type, enum variant variant)
 {
-	static const uint64_t ids[VARIANT_END] = { 1, UINT64_C(0x2122232425262728), UINT64_MAX };
-	static const uint16_t credits[VARIANT_END] = { 0, 17, PROTO_CREDITS_MAX };
+	static const uint64_t ids[VARIANT_END] = {1, UINT64_C(0x2122232425262728), UINT64_MAX};
+	static const uint16_t credits[VARIANT_END] = {0, 17, PROTO_CREDITS_MAX};
 
 	memset(m, 0, sizeof(*m));
 	m->type = type;
@@ -521,16 +521,16 @@ static void check_bytes(const struct message *m, const uint8_t *expected, size_t
 	CHECK_MEM(buf, expected, expected_bytes);
 }
 
-#define CHECK_BYTES(m, ...)                                                                        \
-	do {                                                                                       \
-		static const uint8_t expected[] = { __VA_ARGS__ };                                 \
-		check_bytes(m, expected, sizeof(expected));                                        \
+#define CHECK_BYTES(m, ...)                                      \
+	do {                                                     \
+		static const uint8_t expected[] = {__VA_ARGS__}; \
+		check_bytes(m, expected, sizeof(expected));      \
 	} while (0)
 
 /* Header without flags, with request id 0x0807060504030201 (or none) and 0x0203 credits. */
-#define HEADER_WITH_ID(type, payload_bytes)                                                        \
+#define HEADER_WITH_ID(type, payload_bytes) \
 	type, 0, 0, 0, payload_bytes, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x03, 0x02, 0, 0, 0, 0, 0, 0
-#define HEADER_WITHOUT_ID(type, payload_bytes)                                                     \
+#define HEADER_WITHOUT_ID(type, payload_bytes) \
 	type, 0, 0, 0, payload_bytes, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x03, 0x02, 0, 0, 0, 0, 0, 0
 
 static void start(struct message *m, uint16_t type)
@@ -854,7 +854,7 @@ TEST(message_decode__one_byte_appended)
 {
 	for (size_t i = 0; i < TYPES; i++) {
 		for (enum variant variant = LOWEST; variant < VARIANT_END; variant++) {
-			uint8_t buf[PROTO_MESSAGE_MAX] = { 0 };
+			uint8_t buf[PROTO_MESSAGE_MAX] = {0};
 			size_t len_bytes = encode_sample(types[i], variant, buf);
 
 			CHECK_INT(decode_only(buf, len_bytes + 1), -EPROTO);
@@ -952,7 +952,7 @@ TEST(message_decode__credits_limit)
 
 TEST(message_decode__receives_limits)
 {
-	static const uint16_t both[] = { MESSAGE_HELLO, MESSAGE_WELCOME };
+	static const uint16_t both[] = {MESSAGE_HELLO, MESSAGE_WELCOME};
 
 	for (size_t i = 0; i < 2; i++) {
 		uint8_t buf[PROTO_MESSAGE_MAX];
@@ -1006,7 +1006,7 @@ TEST(message_decode__every_byte_in_text)
 		bool in_name = in_error && byte != 0x20;
 
 		for (size_t at = 0; at < 3; at++) {
-			uint8_t text[3] = { 'a', 'b', 'c' };
+			uint8_t text[3] = {'a', 'b', 'c'};
 
 			text[at] = (uint8_t)byte;
 			CHECK_INT(decode_text(MESSAGE_HELLO, text, 3), in_name ? 0 : -EPROTO);
@@ -1039,8 +1039,8 @@ TEST(message_decode__lease_counts_of_lists)
 		uint16_t type;
 		size_t lease_bytes;
 	} lists[] = {
-		{ MESSAGE_RELEASE, 8 }, { MESSAGE_RELEASED, 12 },     { MESSAGE_REVOKE, 12 },
-		{ MESSAGE_REVOKED, 8 }, { MESSAGE_LEASES_ENDED, 12 },
+		{MESSAGE_RELEASE, 8}, {MESSAGE_RELEASED, 12},	  {MESSAGE_REVOKE, 12},
+		{MESSAGE_REVOKED, 8}, {MESSAGE_LEASES_ENDED, 12},
 	};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -1066,8 +1066,8 @@ TEST(message_decode__lease_counts_of_lists)
 /* A count that does not agree with the number of leases that follow. */
 TEST(message_decode__lease_count_of_another_list)
 {
-	static const uint16_t lists[] = { MESSAGE_RELEASE, MESSAGE_RELEASED, MESSAGE_REVOKE,
-					  MESSAGE_REVOKED, MESSAGE_LEASES_ENDED };
+	static const uint16_t lists[] = {MESSAGE_RELEASE, MESSAGE_RELEASED, MESSAGE_REVOKE,
+					 MESSAGE_REVOKED, MESSAGE_LEASES_ENDED};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		for (uint16_t count = 0; count <= PROTO_NOTICE_LEASES; count++) {
@@ -1099,9 +1099,8 @@ TEST(message_decode__code_limits)
 		uint32_t code;
 		int expected;
 	} cases[] = {
-		{ 0, -EPROTO },	       { 1, 0 },
-		{ 999999, 0 },	       { INT32_MAX, 0 },
-		{ 0x80000000, -EPROTO }, { UINT32_MAX, -EPROTO },
+		{0, -EPROTO},	       {1, 0}, {999999, 0}, {INT32_MAX, 0}, {0x80000000, -EPROTO},
+		{UINT32_MAX, -EPROTO},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -1168,7 +1167,7 @@ static size_t random_below(uint64_t *state, size_t bound)
 /* Changes a message somehow; buf has room for PROTO_MESSAGE_MAX bytes. Returns the new length. */
 static size_t mutate(uint64_t *state, uint8_t *buf, size_t len_bytes)
 {
-	static const uint8_t odd_bytes[] = { 0, 1, 0x20, 0x3f, 0x40, 0x7f, 0x80, 0xff };
+	static const uint8_t odd_bytes[] = {0, 1, 0x20, 0x3f, 0x40, 0x7f, 0x80, 0xff};
 	uint8_t other[PROTO_MESSAGE_MAX];
 	size_t added;
 
@@ -1212,7 +1211,7 @@ static bool encodes_to(const struct message *m, const uint8_t *expected, size_t 
 TEST(message_decode__mutated_messages)
 {
 	uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
-	size_t accepted[MESSAGE_TYPE_END] = { 0 };
+	size_t accepted[MESSAGE_TYPE_END] = {0};
 	size_t refused = 0;
 
 	for (size_t round = 0; round < 200000; round++) {
@@ -1262,11 +1261,11 @@ TEST(message_decode__random_bytes_behind_good_header)
 TEST(message_type_name__every_type)
 {
 	static const char *const names[MESSAGE_TYPE_END] = {
-		"unknown",    "hello",	   "welcome",	   "error",	 "bye",
-		"credit",     "ping",	   "pong",	   "lane-open",	 "lane-offer",
-		"lane-confirm", "lane-ready", "lane-lost", "acquire",	 "grant",
-		"renew",      "renewed",   "release",	   "released",	 "leases-ended",
-		"attach",     "revoke",	   "revoked",	   "modify",	 "quiesce",
+		"unknown",	"hello",      "welcome",   "error",	"bye",
+		"credit",	"ping",	      "pong",	   "lane-open", "lane-offer",
+		"lane-confirm", "lane-ready", "lane-lost", "acquire",	"grant",
+		"renew",	"renewed",    "release",   "released",	"leases-ended",
+		"attach",	"revoke",     "revoked",   "modify",	"quiesce",
 		"quiesced",
 	};
 

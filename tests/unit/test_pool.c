@@ -318,9 +318,9 @@ TEST(pool_give_back__many_chunks)
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 
 	check_one(10, 5 * page_bytes, 2);
-	check_one(10, 4 * page_bytes, 3);      /* the last one is half full */
-	check_one(10, 9 * page_bytes, 2);      /* the last one is one page */
-	check_one(10, 9 * page_bytes - 1, 2);  /* whole pages are zeroed at a time */
+	check_one(10, 4 * page_bytes, 3);     /* the last one is half full */
+	check_one(10, 9 * page_bytes, 2);     /* the last one is one page */
+	check_one(10, 9 * page_bytes - 1, 2); /* whole pages are zeroed at a time */
 	check_one(4, 1, 4);
 }
 

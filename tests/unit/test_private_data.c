@@ -8,32 +8,31 @@
 
 #include "tests/unit/test.h"
 
-static const uint8_t control_bytes[] = { 'm', 'p', 'l', 'd', 12,   1,	 0,    0,
-					 0x02, 0x03, 0x01, 0x02 };
-static const uint8_t lane_bytes[] = { 'm',  'p',  'l',	'd',  36,   2,	  0,	0,    0x08,
-				      0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, 0x0d, 0x0c,
-				      0x0b, 0x0a, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6,
-				      0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf };
-static const uint8_t accept_bytes[] = { 'm', 'p', 'l', 'd', 12, 3, 0, 0, 0x02, 0x01, 0, 0 };
-static const uint8_t reject_bytes[] = { 'm', 'p', 'l', 'd', 12, 4, 0, 0, 0xea, 0x03, 0, 0 };
+static const uint8_t control_bytes[] = {'m', 'p', 'l', 'd', 12, 1, 0, 0, 0x02, 0x03, 0x01, 0x02};
+static const uint8_t lane_bytes[] = {'m',  'p',	 'l',  'd',  36,   2,	 0,    0,    0x08,
+				     0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, 0x0d, 0x0c,
+				     0x0b, 0x0a, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6,
+				     0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf};
+static const uint8_t accept_bytes[] = {'m', 'p', 'l', 'd', 12, 3, 0, 0, 0x02, 0x01, 0, 0};
+static const uint8_t reject_bytes[] = {'m', 'p', 'l', 'd', 12, 4, 0, 0, 0xea, 0x03, 0, 0};
 
 static const struct sample {
 	const uint8_t *bytes;
 	size_t len_bytes;
 	struct private_data data;
 } samples[] = {
-	{ control_bytes,
-	  sizeof(control_bytes),
-	  { .kind = PRIVATE_DATA_CONTROL, .version = 0x0302, .version_min = 0x0201 } },
-	{ lane_bytes,
-	  sizeof(lane_bytes),
-	  { .kind = PRIVATE_DATA_LANE,
-	    .session_id = UINT64_C(0x0102030405060708),
-	    .lane = 0x0a0b0c0d,
-	    .token = { 0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab,
-		       0xac, 0xad, 0xae, 0xaf } } },
-	{ accept_bytes, sizeof(accept_bytes), { .kind = PRIVATE_DATA_ACCEPT, .version = 0x0102 } },
-	{ reject_bytes, sizeof(reject_bytes), { .kind = PRIVATE_DATA_REJECT, .code = 1002 } },
+	{control_bytes,
+	 sizeof(control_bytes),
+	 {.kind = PRIVATE_DATA_CONTROL, .version = 0x0302, .version_min = 0x0201}},
+	{lane_bytes,
+	 sizeof(lane_bytes),
+	 {.kind = PRIVATE_DATA_LANE,
+	  .session_id = UINT64_C(0x0102030405060708),
+	  .lane = 0x0a0b0c0d,
+	  .token = {0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac,
+		    0xad, 0xae, 0xaf}}},
+	{accept_bytes, sizeof(accept_bytes), {.kind = PRIVATE_DATA_ACCEPT, .version = 0x0102}},
+	{reject_bytes, sizeof(reject_bytes), {.kind = PRIVATE_DATA_REJECT, .code = 1002}},
 };
 
 #define SAMPLES (sizeof(samples) / sizeof(samples[0]))
@@ -93,11 +92,15 @@ TEST(private_data_decode__every_kind)
 /* Fields of other kinds are neither sent nor returned. */
 TEST(private_data_decode__foreign_fields_zero)
 {
-	struct private_data all = { .version = 2, .version_min = 1, .session_id = 3, .lane = 4,
-				    .token = { 5 }, .code = 6 };
+	struct private_data all = {.version = 2,
+				   .version_min = 1,
+				   .session_id = 3,
+				   .lane = 4,
+				   .token = {5},
+				   .code = 6};
 
 	for (uint8_t kind = PRIVATE_DATA_CONTROL; kind <= PRIVATE_DATA_REJECT; kind++) {
-		struct private_data expected = { .kind = kind };
+		struct private_data expected = {.kind = kind};
 		uint8_t buf[PROTO_PRIVATE_DATA_MAX];
 		struct private_data data;
 
@@ -120,11 +123,11 @@ TEST(private_data_decode__foreign_fields_zero)
 
 TEST(private_data_decode__extreme_values)
 {
-	struct private_data lane = { .kind = PRIVATE_DATA_LANE, .session_id = UINT64_MAX,
-				     .lane = UINT32_MAX };
-	struct private_data control = { .kind = PRIVATE_DATA_CONTROL, .version = UINT16_MAX,
-					.version_min = UINT16_MAX };
-	struct private_data reject = { .kind = PRIVATE_DATA_REJECT, .code = INT32_MAX };
+	struct private_data lane = {
+		.kind = PRIVATE_DATA_LANE, .session_id = UINT64_MAX, .lane = UINT32_MAX};
+	struct private_data control = {
+		.kind = PRIVATE_DATA_CONTROL, .version = UINT16_MAX, .version_min = UINT16_MAX};
+	struct private_data reject = {.kind = PRIVATE_DATA_REJECT, .code = INT32_MAX};
 	uint8_t buf[PROTO_PRIVATE_DATA_MAX];
 	struct private_data data;
 
@@ -175,7 +178,7 @@ TEST(private_data_decode__header_bit_flipped)
 {
 	for (size_t i = 0; i < SAMPLES; i++) {
 		for (size_t bit = 0; bit < 64; bit++) {
-			uint8_t buf[PROTO_PRIVATE_DATA_MAX] = { 0 };
+			uint8_t buf[PROTO_PRIVATE_DATA_MAX] = {0};
 			struct private_data data;
 			int r;
 
@@ -194,7 +197,7 @@ TEST(private_data_decode__header_bit_flipped)
 TEST(private_data_decode__kind_out_of_list)
 {
 	for (unsigned int kind = 0; kind <= UINT8_MAX; kind++) {
-		uint8_t buf[PROTO_PRIVATE_DATA_MAX] = { 'm', 'p', 'l', 'd' };
+		uint8_t buf[PROTO_PRIVATE_DATA_MAX] = {'m', 'p', 'l', 'd'};
 		struct private_data data;
 
 		if (kind >= PRIVATE_DATA_CONTROL && kind <= PRIVATE_DATA_REJECT)
@@ -211,7 +214,7 @@ TEST(private_data_decode__wrong_length_of_kind)
 {
 	for (size_t i = 0; i < SAMPLES; i++) {
 		for (unsigned int len_bytes = 0; len_bytes <= UINT8_MAX; len_bytes++) {
-			uint8_t buf[UINT8_MAX] = { 0 };
+			uint8_t buf[UINT8_MAX] = {0};
 			struct private_data data;
 
 			memcpy(buf, samples[i].bytes, samples[i].len_bytes);
@@ -236,7 +239,7 @@ TEST(private_data_decode__accept_reserved_bit_set)
 
 static int decode_control(uint8_t version, uint8_t version_min)
 {
-	uint8_t buf[] = { 'm', 'p', 'l', 'd', 12, 1, 0, 0, version, 0, version_min, 0 };
+	uint8_t buf[] = {'m', 'p', 'l', 'd', 12, 1, 0, 0, version, 0, version_min, 0};
 	struct private_data data;
 
 	return decode(buf, sizeof(buf), &data);
@@ -258,11 +261,11 @@ TEST(private_data_decode__reject_codes)
 		uint8_t code[4];
 		int expected;
 	} cases[] = {
-		{ { 0, 0, 0, 0 }, -EPROTO },
-		{ { 1, 0, 0, 0 }, 0 },
-		{ { 0xff, 0xff, 0xff, 0x7f }, 0 },
-		{ { 0, 0, 0, 0x80 }, -EPROTO },
-		{ { 0xff, 0xff, 0xff, 0xff }, -EPROTO },
+		{{0, 0, 0, 0}, -EPROTO},
+		{{1, 0, 0, 0}, 0},
+		{{0xff, 0xff, 0xff, 0x7f}, 0},
+		{{0, 0, 0, 0x80}, -EPROTO},
+		{{0xff, 0xff, 0xff, 0xff}, -EPROTO},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

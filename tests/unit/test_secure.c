@@ -14,12 +14,12 @@ TEST(secure_init__again)
 
 TEST(secure_random__fills_all_and_no_more)
 {
-	uint8_t ors[66] = { 0 };
+	uint8_t ors[66] = {0};
 
 	CHECK_INT(secure_init(), 0);
 	/* A byte stays 0 in 64 fills with a chance of 2^-512. */
 	for (int fill = 0; fill < 64; fill++) {
-		uint8_t buf[66] = { 0 };
+		uint8_t buf[66] = {0};
 
 		secure_random(buf + 1, 64);
 		for (size_t i = 0; i < sizeof(buf); i++)
@@ -53,7 +53,7 @@ TEST(secure_random__empty)
 
 TEST(secure_uniform__every_value_below_the_bound)
 {
-	unsigned int counts[7] = { 0 };
+	unsigned int counts[7] = {0};
 
 	CHECK_INT(secure_init(), 0);
 	for (int i = 0; i < 7000; i++) {
@@ -108,7 +108,7 @@ TEST(secure_equal__empty)
 TEST(secure_wipe__exactly_the_range)
 {
 	uint8_t buf[10];
-	static const uint8_t expected[10] = { 1, 0, 0, 0, 0, 0, 0, 0, 0, 1 };
+	static const uint8_t expected[10] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 1};
 
 	memset(buf, 1, sizeof(buf));
 	secure_wipe(buf + 1, 8);

@@ -89,7 +89,8 @@ static const struct machine lease_machine = {
 			"...........", /* gone */
 		},
 	.names = (const char *const[]){"requested", "waiting", "binding", "active", "detached",
-				       "quiescing", "rebinding", "ending", "fencing", "scrubbing", "gone"},
+				       "quiescing", "rebinding", "ending", "fencing", "scrubbing",
+				       "gone"},
 };
 
 static bool session_step(int from, int to)

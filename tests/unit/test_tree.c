@@ -26,7 +26,7 @@ static int compare_keys(const struct tree_node *a, const struct tree_node *b)
 static void make_items(struct item *items)
 {
 	for (size_t i = 0; i < KEYS; i++)
-		items[i] = (struct item){ .key = i };
+		items[i] = (struct item){.key = i};
 }
 
 /* Does the tree hold exactly the items that are marked? */
@@ -37,7 +37,7 @@ static void check_against(const struct tree *tree, struct item *items, const boo
 	size_t count = 0;
 
 	for (size_t i = KEYS; i-- > 0;) {
-		struct item key = { .key = i };
+		struct item key = {.key = i};
 
 		if (is_in[i]) {
 			at_least = &items[i].node;
@@ -52,8 +52,8 @@ static void check_against(const struct tree *tree, struct item *items, const boo
 
 TEST(tree__empty)
 {
-	struct tree tree = { .compare = compare_keys };
-	struct item key = { .key = 0 };
+	struct tree tree = {.compare = compare_keys};
+	struct item key = {.key = 0};
 
 	CHECK(tree_last(&tree) == NULL);
 	CHECK(tree_at_least(&tree, &key.node) == NULL);
@@ -63,8 +63,8 @@ TEST(tree__empty)
 TEST(tree_insert__sorted_stays_low)
 {
 	static struct item items[KEYS];
-	bool is_in[KEYS] = { false };
-	struct tree tree = { .compare = compare_keys };
+	bool is_in[KEYS] = {false};
+	struct tree tree = {.compare = compare_keys};
 
 	make_items(items);
 	for (size_t i = 0; i < KEYS; i++) {
@@ -79,8 +79,8 @@ TEST(tree_insert__sorted_stays_low)
 TEST(tree_insert__reverse_stays_low)
 {
 	static struct item items[KEYS];
-	bool is_in[KEYS] = { false };
-	struct tree tree = { .compare = compare_keys };
+	bool is_in[KEYS] = {false};
+	struct tree tree = {.compare = compare_keys};
 
 	make_items(items);
 	for (size_t i = KEYS; i-- > 0;) {
@@ -98,8 +98,8 @@ TEST(tree_remove__each_of_a_small_tree)
 
 	for (size_t count = 1; count <= 40; count++) {
 		for (size_t out = 0; out < count; out++) {
-			bool is_in[KEYS] = { false };
-			struct tree tree = { .compare = compare_keys };
+			bool is_in[KEYS] = {false};
+			struct tree tree = {.compare = compare_keys};
 
 			make_items(items);
 			for (size_t i = 0; i < count; i++) {
@@ -118,9 +118,9 @@ TEST(tree_remove__each_of_a_small_tree)
 
 TEST(tree_remove__node_can_be_inserted_again)
 {
-	struct item a = { .key = 1 };
-	struct item b = { .key = 2 };
-	struct tree tree = { .compare = compare_keys };
+	struct item a = {.key = 1};
+	struct item b = {.key = 2};
+	struct tree tree = {.compare = compare_keys};
 
 	tree_insert(&tree, &a.node);
 	tree_insert(&tree, &b.node);
@@ -135,8 +135,8 @@ TEST(tree_remove__node_can_be_inserted_again)
 TEST(tree__random_steps)
 {
 	static struct item items[KEYS];
-	bool is_in[KEYS] = { false };
-	struct tree tree = { .compare = compare_keys };
+	bool is_in[KEYS] = {false};
+	struct tree tree = {.compare = compare_keys};
 	struct random random = random_start();
 
 	make_items(items);

@@ -48,10 +48,10 @@ TEST(units_parse_size__boundary)
 
 TEST(units_parse_size__wrong_form)
 {
-	static const char *const wrong[] = { "",     " ",     "MiB",  "-1",    "+1",   " 1",
-					     "1 ",   "1 MiB", "1.5GiB", "1kib", "1KB",  "1K",
-					     "1MiBx", "0x10", "1e3",  "1,000", "1MiB ",
-					     "99999999999999999999999999x" };
+	static const char *const wrong[] = {
+		"",	 " ",	  "MiB",    "-1",    "+1",    " 1",
+		"1 ",	 "1 MiB", "1.5GiB", "1kib",  "1KB",   "1K",
+		"1MiBx", "0x10",  "1e3",    "1,000", "1MiB ", "99999999999999999999999999x"};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		check_size(wrong[i], -EINVAL, 0);
@@ -80,8 +80,8 @@ TEST(units_parse_duration__boundary)
 
 TEST(units_parse_duration__wrong_form)
 {
-	static const char *const wrong[] = { "",    "5",   "00",  "s",   "-5s", "+5s", " 5s", "5 s",
-					     "5S",  "5m",  "5us", "1.5s", "5s ", "1min30s" };
+	static const char *const wrong[] = {"",	   "5",	 "00", "s",   "-5s",  "+5s", " 5s",
+					    "5 s", "5S", "5m", "5us", "1.5s", "5s ", "1min30s"};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		check_duration(wrong[i], -EINVAL, 0);

@@ -15,7 +15,7 @@
 
 #include "tests/unit/test.h"
 
-#define JOBS 1000
+#define JOBS		1000
 #define DONE_PER_WAKEUP 32
 
 struct test_job {
@@ -71,7 +71,7 @@ static void done(struct worker_job *job)
 
 static void start(struct test_state *state)
 {
-	*state = (struct test_state){ .loop_thread = pthread_self() };
+	*state = (struct test_state){.loop_thread = pthread_self()};
 	state->base = event_base_new();
 	CHECK(state->base != NULL);
 	CHECK_INT(worker_new(state->base, "test-worker", &state->worker), 0);
@@ -81,7 +81,7 @@ static void start(struct test_state *state)
 static void submit(struct test_state *state, struct test_job *jobs, unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++) {
-		jobs[i] = (struct test_job){ { .run = run, .done = done }, state, i, 0 };
+		jobs[i] = (struct test_job){{.run = run, .done = done}, state, i, 0};
 		worker_submit(state->worker, &jobs[i].job);
 	}
 }
@@ -96,7 +96,7 @@ static void on_give_up(evutil_socket_t fd, short what, void *context)
 /* Run the loop until somebody breaks it, 20 s at most. */
 static void run_loop(struct event_base *base)
 {
-	struct timeval limit = { .tv_sec = 20 };
+	struct timeval limit = {.tv_sec = 20};
 
 	event_base_once(base, -1, EV_TIMEOUT, on_give_up, base, &limit);
 	event_base_dispatch(base);
@@ -170,7 +170,7 @@ TEST(worker_free__finishes_what_done_submits)
 	struct test_state state;
 
 	start(&state);
-	job = (struct test_job){ { .run = run, .done = done }, &state, 0, 25 };
+	job = (struct test_job){{.run = run, .done = done}, &state, 0, 25};
 	worker_submit(state.worker, &job.job);
 	worker_free(state.worker);
 	CHECK_INT(state.run_count, 26);
@@ -186,7 +186,7 @@ TEST(worker_submit__again_from_done)
 
 	start(&state);
 	state.done_target = 101;
-	job = (struct test_job){ { .run = run, .done = done }, &state, 0, 100 };
+	job = (struct test_job){{.run = run, .done = done}, &state, 0, 100};
 	worker_submit(state.worker, &job.job);
 	CHECK(job.job.submitted);
 	run_loop(state.base);
@@ -232,7 +232,7 @@ static void done_last(struct worker_job *job)
 TEST(worker__loop_serves_others_during_a_flood)
 {
 	static struct test_job jobs[JOBS];
-	struct last_job last = { { .run = run_last, .done = done_last }, -1, 0 };
+	struct last_job last = {{.run = run_last, .done = done_last}, -1, 0};
 	struct test_state state;
 	struct event *other;
 	eventfd_t count;
@@ -287,7 +287,7 @@ static void looked(struct worker_job *job)
 
 TEST(worker_new__thread_has_name_and_no_signals)
 {
-	struct look_job look_job = { .job = { .run = look, .done = looked } };
+	struct look_job look_job = {.job = {.run = look, .done = looked}};
 	struct test_state state;
 	sigset_t mask;
 
