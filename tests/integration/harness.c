@@ -67,7 +67,7 @@ const char *harness_address(void)
 
 const char *harness_endpoint(void)
 {
-	static char text[HARNESS_TEXT_MAX];
+	static _Thread_local char text[HARNESS_TEXT_MAX];
 
 	snprintf(text, sizeof(text), "%s:%d", harness_address(), HARNESS_PORT);
 	return text;

@@ -10,6 +10,7 @@
  * MEMPOOL_ADDRESS: the host's RDMA address, default 10.77.0.1.
  */
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,8 @@
 #define STORY_TTL_MS	    5000
 #define STORY_GAMMA_TTL_MS  20000
 #define STORY_GAMMA_WAIT_MS 60000
-#define STORY_LATE_MS	    1000 /* an emulated machine may need a while for the access itself */
+#define STORY_LATE_MS	    100
+#define STORY_QUIET_MS	    100 /* before the end of a lease nothing is begun any more */
 #define STORY_PORT	    7471
 
 struct story {
@@ -180,35 +182,52 @@ static int story_revoke(struct story *story)
 	return tenant_check_ended(alpha, MEMPOOL_E_REVOKED);
 }
 
-/* Reads on until the device refuses; the time of the last success and of the refusal. */
-static int story_read_until_refused(struct story *story, uint64_t *ret_worked_ns,
-				    uint64_t *ret_refused_ns)
+/* Reads with beta's key until a time. */
+static int story_read_until(struct story *story, uint64_t until_ns, uint64_t *ret_count)
 {
 	const struct message_descriptor descriptor = *tenant_descriptor(&story->beta);
-	enum ibv_wc_status status = IBV_WC_SUCCESS;
-	uint64_t until_ns = clock_add_ms(story->beta.answered_ns, STORY_TTL_MS + STORY_LATE_MS);
-	uint64_t worked_ns = 0;
+	enum ibv_wc_status status;
 	uint64_t count = 0;
 
-	for (;;) {
+	while (clock_now_ns() < until_ns) {
 		if (tenant_raw(&story->beta, IBV_WR_RDMA_READ, &descriptor, story->copy, &status) <
-		    0)
+			    0 ||
+		    story_expect("beta", status, IBV_WC_SUCCESS) < 0)
 			return -1;
-		if (status != IBV_WC_SUCCESS)
-			break;
-		worked_ns = clock_now_ns();
-		if (worked_ns > until_ns)
-			return tell_failure("beta's lease is over, and its key still works");
 		if (memcmp(story->copy, story->file, TENANT_RAW_BYTES) != 0)
 			return tell_failure("beta reads something else than it has written");
 		count++;
 	}
+	if (count == 0)
+		return tell_failure("beta's key has not worked even once");
+	*ret_count = count;
+	return 0;
+}
+
+/*
+ * No read is under way when the lease ends: one that is cut off in the middle of its packets
+ * may be reported as flushed, which would prove nothing.
+ */
+static int story_read_until_refused(struct story *story, uint64_t *ret_worked_ns,
+				    uint64_t *ret_refused_ns)
+{
+	const struct message_descriptor descriptor = *tenant_descriptor(&story->beta);
+	uint64_t ends_ns = clock_add_ms(story->beta.renewed_ns, STORY_TTL_MS);
+	uint64_t over_ns = clock_add_ms(story->beta.answered_ns, STORY_TTL_MS + STORY_LATE_MS);
+	enum ibv_wc_status status;
+	uint64_t worked_ns;
+	uint64_t count = 0;
+
+	if (story_read_until(story, ends_ns - STORY_QUIET_MS * CLOCK_NS_PER_MS, &count) < 0)
+		return -1;
+	worked_ns = clock_now_ns();
+	(void)poll(NULL, 0, (int)clock_left_ms(over_ns, worked_ns));
+	if (tenant_raw(&story->beta, IBV_WR_RDMA_READ, &descriptor, story->copy, &status) < 0)
+		return -1;
 	*ret_refused_ns = clock_now_ns();
 	*ret_worked_ns = worked_ns;
 	tell("beta, raw reads of %u bytes: %" PRIu64 " times %s, then %s", TENANT_RAW_BYTES, count,
 	     ibv_wc_status_str(IBV_WC_SUCCESS), ibv_wc_status_str(status));
-	if (count == 0)
-		return tell_failure("beta's key has not worked even once");
 	return story_expect("beta", status, IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -229,10 +248,6 @@ static int story_expire(struct story *story)
 	tell("last success %.1f ms, refusal %.1f ms after the renewal",
 	     (double)(worked_ns - beta->renewed_ns) / (double)CLOCK_NS_PER_MS,
 	     (double)(refused_ns - beta->renewed_ns) / (double)CLOCK_NS_PER_MS);
-	if (refused_ns < clock_add_ms(beta->renewed_ns, STORY_TTL_MS))
-		return tell_failure("beta's lease has ended too early");
-	if (refused_ns > clock_add_ms(beta->answered_ns, STORY_TTL_MS + STORY_LATE_MS))
-		return tell_failure("beta's lease has ended more than %d ms late", STORY_LATE_MS);
 	return tenant_check_ended(beta, MEMPOOL_E_EXPIRED);
 }
 
