@@ -15,11 +15,12 @@
 #include "tests/integration/order.h"
 #include "tests/integration/peer.h"
 
-#define BATCH	  4 /* leases that end at the same time */
-#define TTL_MS	  25
-#define STEP_NS	  (CLOCK_NS_PER_MS / 5)
-#define SPREAD_NS (1 * CLOCK_NS_PER_MS)
-#define ANSWER_MS 20000
+#define BATCH	    4 /* leases that end at the same time */
+#define TTL_MS	    25
+#define STEP_NS	    ((int64_t)CLOCK_NS_PER_MS / 5)
+#define LEAD_MAX_NS (20 * (int64_t)CLOCK_NS_PER_MS)
+#define SPREAD_NS   (1 * CLOCK_NS_PER_MS)
+#define ANSWER_MS   20000
 
 enum winner {
 	WINNER_EXPIRY,
@@ -42,8 +43,9 @@ struct race {
 	struct order order;
 	bool open;
 	uint64_t ids[BATCH];
-	uint64_t due_ns;  /* when they expire, more or less */
-	uint64_t lead_ns; /* how much sooner we fire: found by trying, so that nobody always wins */
+	uint64_t due_ns; /* when they expire, more or less */
+	/* How much sooner or later we fire: found by trying, so that nobody always wins. */
+	int64_t lead_ns;
 	uint64_t won[WINNERS];
 	uint64_t disconnects;
 };
@@ -97,7 +99,7 @@ static void race_acquire(struct race *race)
 		}
 		race->ids[i] = m.u.grant.lease_id;
 	}
-	race->due_ns = clock_add_ms(sent_ns, TTL_MS + 1) - race->lead_ns;
+	race->due_ns = (uint64_t)((int64_t)clock_add_ms(sent_ns, TTL_MS + 1) - race->lead_ns);
 }
 
 static void wait_until_ns(uint64_t at_ns)
@@ -152,9 +154,9 @@ static void race_collect(struct race *race, uint64_t request_id)
 						  : WINNER_REVOKE]++;
 	}
 	race->peer.kept_count = 0;
-	if (expired >= BATCH / 2)
+	if (expired >= BATCH / 2 && race->lead_ns < LEAD_MAX_NS)
 		race->lead_ns += STEP_NS;
-	else if (race->lead_ns >= STEP_NS)
+	else if (expired < BATCH / 2 && race->lead_ns > -LEAD_MAX_NS)
 		race->lead_ns -= STEP_NS;
 }
 
