@@ -41,8 +41,3 @@ uint64_t loop_longest_us(void)
 {
 	return loop_longest_ns / 1000;
 }
-
-void loop_forget(void)
-{
-	loop_longest_ns = 0;
-}

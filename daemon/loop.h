@@ -15,10 +15,7 @@ void loop_mark(void);
 /** loop_turn_over() - the loop is about to wait */
 void loop_turn_over(void);
 
-/** loop_longest_us() - the longest turn since the start, or since loop_forget() */
+/** loop_longest_us() - the longest turn since the start */
 uint64_t loop_longest_us(void);
-
-/** loop_forget() - measure anew */
-void loop_forget(void);
 
 #endif
