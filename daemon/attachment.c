@@ -15,13 +15,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/modify.h"
 #include "daemon/server.h"
 
+#define GO(state) (1u << ATTACHMENT_##state)
+
 static const uint32_t attachment_next[ATTACHMENT_STATES] = {
-	[ATTACHMENT_WAITING] = 1u << ATTACHMENT_BINDING | 1u << ATTACHMENT_ENDING,
-	[ATTACHMENT_BINDING] = 1u << ATTACHMENT_BOUND | 1u << ATTACHMENT_ENDING,
-	[ATTACHMENT_BOUND] = 1u << ATTACHMENT_WAITING | 1u << ATTACHMENT_ENDING,
-	[ATTACHMENT_ENDING] = 1u << ATTACHMENT_FENCED,
+	[ATTACHMENT_WAITING] = GO(BINDING) | GO(RETRACTING) | GO(ENDING),
+	[ATTACHMENT_BINDING] = GO(BOUND) | GO(RETRACTING) | GO(ENDING),
+	[ATTACHMENT_BOUND] = GO(WAITING) | GO(RETRACTING) | GO(ENDING),
+	[ATTACHMENT_RETRACTING] = GO(BOUND) | GO(ENDING),
+	[ATTACHMENT_ENDING] = GO(FENCED),
 	[ATTACHMENT_FENCED] = 0,
 };
 
@@ -41,14 +45,14 @@ static void attachment_charge(struct attachment *attachment, uint64_t windows)
 	lease->charged_windows += windows;
 }
 
-static void attachment_uncharge(struct attachment *attachment)
+static void attachment_uncharge(struct attachment *attachment, uint64_t windows)
 {
 	struct lease *lease = attachment->lease;
 
 	if (lease->quarantined)
 		return;
-	tenant_uncharge(lease->tenant, TENANT_WINDOWS, attachment->window_count);
-	lease->charged_windows -= attachment->window_count;
+	tenant_uncharge(lease->tenant, TENANT_WINDOWS, windows);
+	lease->charged_windows -= windows;
 }
 
 int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
@@ -95,12 +99,27 @@ int attachment_extend(struct attachment *attachment, uint64_t len_bytes)
 	attachment->windows = windows;
 	for (uint64_t i = 0; i < more; i++)
 		windows[attachment->window_count + i] = NULL;
+	attachment->base_count = attachment->window_count;
+	attachment->base_bytes = attachment->covered_bytes;
 	attachment->window_count += (uint32_t)more;
 	attachment->len_bytes = len_bytes;
 	attachment_charge(attachment, more);
 	attachment_set_state(attachment, ATTACHMENT_WAITING);
 	attachment_start(attachment);
 	return 0;
+}
+
+/* None of the further windows opens anything: it is what it was before. */
+static void attachment_retracted(struct attachment *attachment)
+{
+	attachment_uncharge(attachment, attachment->window_count - attachment->base_count);
+	attachment->window_count = attachment->base_count;
+	attachment->windows_taken = attachment->base_count;
+	attachment->windows_bound = attachment->base_count;
+	attachment->len_bytes = attachment->base_bytes;
+	attachment->covered_bytes = attachment->base_bytes;
+	attachment_set_state(attachment, ATTACHMENT_BOUND);
+	modify_progress(attachment->lease);
 }
 
 /* Nothing of it opens anything: leave both lists and let the lease know. */
@@ -114,7 +133,7 @@ static void attachment_fenced(struct attachment *attachment)
 		attachment->lane->closing_next = TAILQ_NEXT(attachment, lane_link);
 	TAILQ_REMOVE(&attachment->lane->attachments, attachment, lane_link);
 	attachment->lane->attachment_count--;
-	attachment_uncharge(attachment);
+	attachment_uncharge(attachment, attachment->window_count);
 	lease_attachment_fenced(lease, attachment);
 	free(attachment->windows);
 	free(attachment);
@@ -163,20 +182,42 @@ void attachment_windows_ready(struct attachment *attachment)
 		window_set_bind(attachment->windows[i]);
 }
 
+/* A window is fenced, or not held back any more: was that what an end waits for? */
+static void attachment_let_go(struct attachment *attachment)
+{
+	assert(attachment->windows_held > 0);
+	attachment->windows_held--;
+	if (attachment->state == ATTACHMENT_ENDING && attachment->windows_held == 0)
+		attachment_fenced(attachment);
+	else if (attachment->state == ATTACHMENT_RETRACTING &&
+		 attachment->windows_held == attachment->base_count)
+		attachment_retracted(attachment);
+}
+
+static void attachment_unbind_from(struct attachment *attachment, uint32_t first)
+{
+	window_set_cancel(&attachment->lane->windows, attachment);
+	/* Fencing the last window may free the attachment: hold on to it until all are told. */
+	attachment->windows_held++;
+	for (uint32_t i = first; i < attachment->window_count; i++) {
+		if (attachment->windows[i] != NULL)
+			window_set_unbind(attachment->windows[i]);
+	}
+	attachment_let_go(attachment);
+}
+
 void attachment_end(struct attachment *attachment)
 {
 	if (attachment_is_ending(attachment))
 		return;
-	window_set_cancel(&attachment->lane->windows, attachment);
 	attachment_set_state(attachment, ATTACHMENT_ENDING);
-	/* Fencing the last window frees the attachment: hold on to it until all are told. */
-	attachment->windows_held++;
-	for (uint32_t i = 0; i < attachment->window_count; i++) {
-		if (attachment->windows[i] != NULL)
-			window_set_unbind(attachment->windows[i]);
-	}
-	if (--attachment->windows_held == 0)
-		attachment_fenced(attachment);
+	attachment_unbind_from(attachment, 0);
+}
+
+void attachment_retract(struct attachment *attachment)
+{
+	attachment_set_state(attachment, ATTACHMENT_RETRACTING);
+	attachment_unbind_from(attachment, attachment->base_count);
 }
 
 void attachment_fail(struct attachment *attachment, int code)
@@ -184,6 +225,18 @@ void attachment_fail(struct attachment *attachment, int code)
 	if (attachment->failure == 0)
 		attachment->failure = code;
 	attachment_end(attachment);
+}
+
+void attachment_short(struct attachment *attachment, int code)
+{
+	if (!modify_short(attachment->lease, code))
+		attachment_fail(attachment, code);
+}
+
+bool attachment_drops(const struct attachment *attachment, const struct window *window)
+{
+	return attachment_is_ending(attachment) || (attachment->state == ATTACHMENT_RETRACTING &&
+						    window->offset_bytes >= attachment->base_bytes);
 }
 
 void attachment_window_bound(struct attachment *attachment, struct window *window)
@@ -204,7 +257,5 @@ void attachment_window_fenced(struct attachment *attachment, struct window *wind
 			attachment->windows[i] = NULL;
 	}
 	window->attachment = NULL;
-	assert(attachment->windows_held > 0);
-	if (--attachment->windows_held == 0 && attachment_is_ending(attachment))
-		attachment_fenced(attachment);
+	attachment_let_go(attachment);
 }

@@ -14,9 +14,10 @@ struct window;
 enum attachment_state {
 	ATTACHMENT_WAITING, /* for free windows of the lane, or for the fence of a dead lane */
 	ATTACHMENT_BINDING,
-	ATTACHMENT_BOUND,  /* every window's bind has succeeded */
-	ATTACHMENT_ENDING, /* windows are on their way behind the fence */
-	ATTACHMENT_FENCED, /* no key of it opens anything; about to be freed */
+	ATTACHMENT_BOUND,      /* every window's bind has succeeded */
+	ATTACHMENT_RETRACTING, /* windows of an extension are on their way behind the fence */
+	ATTACHMENT_ENDING,     /* windows are on their way behind the fence */
+	ATTACHMENT_FENCED,     /* no key of it opens anything; about to be freed */
 	ATTACHMENT_STATES,
 };
 
@@ -33,6 +34,8 @@ struct attachment {
 	uint64_t len_bytes;	/* of the lease, as far as its windows are to reach */
 	uint64_t covered_bytes; /* by the windows taken so far */
 	uint32_t window_count;	/* wanted in all */
+	uint32_t base_count;	/* of those, bound before the last extension */
+	uint64_t base_bytes;	/* that those cover */
 	uint32_t windows_taken; /* of those, so far */
 	uint32_t windows_bound;
 	uint32_t windows_held;	 /* taken and not yet fenced */
@@ -60,6 +63,14 @@ void attachment_start(struct attachment *attachment);
  */
 int attachment_extend(struct attachment *attachment, uint64_t len_bytes);
 
+/**
+ * attachment_retract() - undo attachment_extend(), bound or not
+ *
+ * The windows from before stay as they are. modify_progress() follows when the others are
+ * behind their fence, perhaps before the return.
+ */
+void attachment_retract(struct attachment *attachment);
+
 /** attachment_windows_wanted() - how many windows it waits for */
 static inline uint32_t attachment_windows_wanted(const struct attachment *attachment)
 {
@@ -85,11 +96,21 @@ void attachment_end(struct attachment *attachment);
 /** attachment_fail() - end, and answer the request with an error code */
 void attachment_fail(struct attachment *attachment, int code);
 
+/**
+ * attachment_short() - windows or registrations cannot be had
+ *
+ * An extension is undone, on all lanes of the lease; anything else fails.
+ */
+void attachment_short(struct attachment *attachment, int code);
+
 /** attachment_window_bound(), attachment_window_fenced() - the lane reports on a window */
 void attachment_window_bound(struct attachment *attachment, struct window *window);
 void attachment_window_fenced(struct attachment *attachment, struct window *window);
 
-/** attachment_is_ending() - is a window to be invalidated as soon as its bind is known? */
+/** attachment_drops() - is a window of it to be invalidated as soon as its bind is known? */
+bool attachment_drops(const struct attachment *attachment, const struct window *window);
+
+/** attachment_is_ending() - is it on its way behind the fence, or there? */
 static inline bool attachment_is_ending(const struct attachment *attachment)
 {
 	return attachment->state >= ATTACHMENT_ENDING;

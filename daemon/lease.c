@@ -178,7 +178,7 @@ void lease_quarantine(struct lease *lease)
 	lease_uncharge(lease);
 	lease->quarantined = true;
 	/* What waits for the fence of the stuck windows is answered, since that may take for ever. */
-	if (lease->state == LEASE_REBINDING && !lease->modify->applied) {
+	if (lease->state == LEASE_REBINDING) {
 		lease_end(lease, ERROR_LANE);
 		return;
 	}

@@ -5,7 +5,7 @@
  * with new keys. A longer range needs only more windows.
  *
  * Invariants: a change happens wholly or not at all, except that a lane may be lost while it
- * is made; bytes that are cut off go to the scrubber behind the fence of every window that
+ * is made, and that windows which had to go first may be impossible to replace; bytes that are cut off go to the scrubber behind the fence of every window that
  * reached them; one change per lease at a time.
  *
  * Thread: the loop.
@@ -154,17 +154,51 @@ static int modify_grow(struct lease *lease)
 	if (code != 0)
 		return code;
 	lease_set_state(lease, LEASE_REBINDING);
+	lease->modify->grown_from_bytes = lease->len_bytes;
 	lease->len_bytes = lease->modify->len_bytes;
 	lease->modify->applied = true;
 	lease->modify->starting = true;
 	for (attachment = LIST_FIRST(&lease->attachments); attachment != NULL; attachment = next) {
 		next = LIST_NEXT(attachment, lease_link);
-		if (attachment_extend(attachment, lease->len_bytes) < 0)
-			attachment_fail(attachment, ERROR_INTERNAL);
+		if (lease->modify->failure == 0 &&
+		    attachment_extend(attachment, lease->len_bytes) < 0)
+			(void)modify_short(lease, ERROR_INTERNAL);
 	}
 	lease->modify->starting = false;
 	modify_progress(lease);
 	return 0;
+}
+
+bool modify_short(struct lease *lease, int code)
+{
+	struct modify *modify = lease->modify;
+	struct attachment *attachment;
+	bool was_starting;
+
+	if (modify == NULL || modify->grown_from_bytes == 0)
+		return false;
+	if (modify->failure == 0)
+		modify->failure = code;
+	/* One that is taken back at once must not end the change before the others are. */
+	was_starting = modify->starting;
+	modify->starting = true;
+	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
+		if (attachment->len_bytes > modify->grown_from_bytes &&
+		    attachment->state < ATTACHMENT_RETRACTING)
+			attachment_retract(attachment);
+	}
+	modify->starting = was_starting;
+	modify_progress(lease);
+	return true;
+}
+
+/* What was added is behind its fence. */
+static void modify_take_back(struct lease *lease)
+{
+	modify_cut_extent(lease, lease->modify->grown_from_bytes);
+	lease->len_bytes = lease->modify->grown_from_bytes;
+	modify_cancel(lease, lease->modify->failure);
+	lease_set_state(lease, LIST_EMPTY(&lease->attachments) ? LEASE_DETACHED : LEASE_ACTIVE);
 }
 
 static int modify_ask(struct lease *lease)
@@ -292,6 +326,10 @@ void modify_progress(struct lease *lease)
 	}
 	if (!modify_is_done(lease))
 		return;
+	if (lease->modify->failure != 0) {
+		modify_take_back(lease);
+		return;
+	}
 	if (LIST_EMPTY(&lease->attachments)) {
 		modify_cancel(lease, ERROR_LANE);
 		lease_set_state(lease, LEASE_DETACHED);

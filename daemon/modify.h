@@ -16,6 +16,8 @@ struct modify {
 	uint64_t request_id;
 	uint64_t len_bytes;
 	uint32_t rights;
+	uint64_t grown_from_bytes; /* the lease's length before, if it is made longer; else 0 */
+	int failure;		   /* code: what was added is taken back; 0: all goes well */
 	bool applied;  /* the lease has the new rights and length; windows are being bound */
 	bool starting; /* attachments are being started: not to be judged yet */
 	uint32_t lane_count;
@@ -37,6 +39,14 @@ void modify_quiesced(struct lease *lease);
 
 /** modify_progress() - an attachment of a lease that is being rebound has been bound or fenced */
 void modify_progress(struct lease *lease);
+
+/**
+ * modify_short() - windows or registrations for a change cannot be had
+ *
+ * A lease that is being made longer goes back to what it was, and its keys stay.
+ * Return: is it one? If not, the caller has to deal with the shortage.
+ */
+bool modify_short(struct lease *lease, int code);
 
 /** modify_cancel() - the lease ends or has lost its lanes: answer with a code; none under way is allowed */
 void modify_cancel(struct lease *lease, int code);

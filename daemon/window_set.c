@@ -98,7 +98,7 @@ static void window_set_alloc_failed(struct window_set *set)
 	struct attachment *first;
 
 	while ((first = TAILQ_FIRST(&set->waiting)) != NULL)
-		attachment_fail(first, ERROR_WINDOWS_MAX);
+		attachment_short(first, ERROR_WINDOWS_MAX);
 }
 
 static void window_set_alloc_done(struct worker_job *job)
@@ -295,13 +295,13 @@ static void window_set_reg_done(struct worker_job *job)
 	if (window->job_result < 0) {
 		log_warn("guard not registered qp=0x%x error=\"%s\"", set->posting.qp->qp_num,
 			 strerror(-window->job_result));
-		attachment_fail(window->attachment, ERROR_NO_MEMORY);
+		attachment_short(window->attachment, ERROR_NO_MEMORY);
 		window_set_fenced(window);
 		return;
 	}
 	set->server->counters.guards_registered++;
 	window->mr = window->guard;
-	if (attachment_is_ending(window->attachment) || set->lost)
+	if (attachment_drops(window->attachment, window) || set->lost)
 		window_set_unguard(window);
 	else
 		window_set_queue(window, WINDOW_BINDING);
@@ -362,7 +362,7 @@ static void window_set_complete_one(struct window *window)
 	set->server->counters.binds_succeeded++;
 	window->mw->rkey = window->rkey;
 	window_set_go(window, WINDOW_BOUND);
-	if (attachment_is_ending(window->attachment))
+	if (attachment_drops(window->attachment, window))
 		window_set_unbind(window);
 	else
 		attachment_window_bound(window->attachment, window);

@@ -228,6 +228,77 @@ TEST(modify__grow_into_a_neighbour_is_refused)
 	CHECK_INT(harness_number(&h, "pool.free_bytes"), 0);
 }
 
+/*
+ * On two lanes, with windows or registrations that run out at some point: both have the keys
+ * that they had, the bytes go back, and the next try succeeds.
+ */
+static void grow_fails(const char *fault, int code, bool *ret_struck)
+{
+	HARNESS(h, .program = "mempoold-seam", .seam = fault, .extra = WINDOW_MAX);
+	PEER(alpha, "alpha");
+	PEER_LANE(lane, &alpha);
+	PEER_LANE(other, &alpha);
+	struct message_grant mine, others, after;
+	int r;
+
+	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &mine), 0);
+	CHECK_INT(peer_attach(&alpha, &other, mine.lease_id, &others), 0);
+	memset(peer_buffer(&lane), 0x3c, PAGE);
+	r = access_at(&lane, IBV_WR_RDMA_WRITE, &mine, 0, PAGE);
+	CHECK_INT(r, IBV_WC_SUCCESS);
+	r = modify(&alpha, mine.lease_id, 12 * WINDOW_BYTES, RW, &after);
+	*ret_struck = r != 0;
+	if (r == 0)
+		return;
+	CHECK_INT(r, code);
+	CHECK(harness_wait_number(&h, "pool.leased_bytes", PAGE, 5000));
+	CHECK(harness_wait_number(&h, "pool.dirty_bytes", 0, 5000));
+	CHECK_INT(access_at(&other, IBV_WR_RDMA_READ, &others, 0, PAGE), IBV_WC_SUCCESS);
+	CHECK(all_are(peer_buffer(&other), 0x3c, PAGE));
+	CHECK_INT(access_at(&lane, IBV_WR_RDMA_READ, &mine, PAGE - 1, 1), IBV_WC_SUCCESS);
+	CHECK_INT(modify(&alpha, mine.lease_id, PAGE, RW, &after), 0);
+	CHECK_INT((long long)after.generation, (long long)others.generation);
+	CHECK_INT(after.descriptor_count, 1);
+	CHECK_INT(harness_number(&h, "counters.lanes_lost"), 0);
+	CHECK_INT(modify(&alpha, mine.lease_id, 2 * PAGE, RW, &after), 0);
+	CHECK_INT(access_at(&lane, IBV_WR_RDMA_READ, &mine, 0, 1), IBV_WC_SUCCESS);
+	peer_lane_close(&lane);
+	peer_lane_close(&other);
+	peer_close(&alpha);
+	accounts_check(&h);
+	CHECK(!test_has_failed());
+	CHECK_INT(harness_stop(&h), 0);
+}
+
+/* The acquire and the attach have taken 2 registrations; 24 more are wanted. */
+TEST(modify__grow_without_registrations)
+{
+	static const char *const faults[] = {"fail-reg:1@2", "fail-reg:1@9", "fail-reg:1@25",
+					     "fail-reg:24@2"};
+
+	bool struck = false;
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		grow_fails(faults[i], ERROR_NO_MEMORY, &struck);
+		CHECK(!test_has_failed());
+		if (!struck)
+			SKIP("there are no guards in this mode");
+	}
+	grow_fails("fail-reg:1@26", ERROR_NO_MEMORY, &struck);
+	CHECK(!struck);
+}
+
+/* Each lane begins with 8 windows, and has 7 left. */
+TEST(modify__grow_without_windows)
+{
+	bool struck;
+
+	grow_fails("fail-alloc:1@16", ERROR_WINDOWS_MAX, &struck);
+	CHECK(!test_has_failed() && struck);
+	grow_fails("fail-alloc:1@24", ERROR_WINDOWS_MAX, &struck);
+	CHECK(!test_has_failed() && struck);
+}
+
 /* Nobody says that he is quiet: busy, and the lease is as it was. */
 TEST(modify__without_acknowledgement)
 {

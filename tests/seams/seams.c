@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Faults for mempoold-seam: the daemon as it is, but with some of the thin calls of
- * common/verbs.h led through here by the linker (--wrap). MEMPOOLD_SEAM names the fault, and
- * behind a colon how often it strikes (without: always); without it nothing is changed.
+ * common/verbs.h led through here by the linker (--wrap). MEMPOOLD_SEAM names the fault, behind
+ * a colon how often it strikes (without: always), and behind an @ how often it does not before
+ * that; without it nothing is changed.
  *
  *	skip-invalidate  a local invalidate completes with success, in its turn, and has
  *			 invalidated nothing; a guard is said to be deregistered and is not,
@@ -13,6 +14,7 @@
  *	fail-bind	 a bind is executed and reported as failed
  *	fail-post-bind, fail-post-invalidate  such a work request cannot be posted
  *	fail-reg	 a registration fails for want of memory
+ *	fail-alloc	 a window cannot be allocated
  *	fail-dealloc	 a window cannot be deallocated
  *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type
  *	no-windows	 no device says that it has memory windows
@@ -50,6 +52,8 @@ int __wrap_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int acc
 			struct ibv_mr **ret_mr);
 int __real_verbs_dereg_mr(struct ibv_mr *mr);
 int __wrap_verbs_dereg_mr(struct ibv_mr *mr);
+int __real_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw);
+int __wrap_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw);
 int __real_verbs_dealloc_mw(struct ibv_mw *mw);
 int __wrap_verbs_dealloc_mw(struct ibv_mw *mw);
 int __real_verbs_async_fd(const struct ibv_context *context);
@@ -60,7 +64,7 @@ void __real_verbs_ack_async_event(struct ibv_async_event *event);
 void __wrap_verbs_ack_async_event(struct ibv_async_event *event);
 
 static atomic_bool seam_armed;
-static atomic_uint seam_struck;
+static atomic_uint seam_turns; /* of the fault, struck or not */
 static int seam_pipe[2] = {-1, -1};
 
 static bool seam_is(const char *name)
@@ -69,18 +73,24 @@ static bool seam_is(const char *name)
 	size_t len = strlen(name);
 
 	return seam != NULL && strncmp(seam, name, len) == 0 &&
-	       (seam[len] == '\0' || seam[len] == ':');
+	       (seam[len] == '\0' || seam[len] == ':' || seam[len] == '@');
 }
 
 /* Is it this fault's turn? */
 static bool seam_strikes(const char *name)
 {
 	const char *colon;
+	const char *at;
+	unsigned long turn;
+	unsigned long spared;
 
 	if (!seam_is(name) || !atomic_load(&seam_armed))
 		return false;
 	colon = strchr(getenv("MEMPOOLD_SEAM"), ':');
-	return colon == NULL || atomic_fetch_add(&seam_struck, 1) < strtoul(colon + 1, NULL, 10);
+	at = strchr(getenv("MEMPOOLD_SEAM"), '@');
+	turn = atomic_fetch_add(&seam_turns, 1);
+	spared = at == NULL ? 0 : strtoul(at + 1, NULL, 10);
+	return turn >= spared && (colon == NULL || turn - spared < strtoul(colon + 1, NULL, 10));
 }
 
 int __wrap_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
@@ -178,6 +188,11 @@ int __wrap_verbs_dereg_mr(struct ibv_mr *mr)
 		return __real_verbs_dereg_mr(mr);
 	(void)pthread_detach(thread);
 	return 0;
+}
+
+int __wrap_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw)
+{
+	return seam_strikes("fail-alloc") ? -ENOMEM : __real_verbs_alloc_mw(pd, ret_mw);
 }
 
 int __wrap_verbs_dealloc_mw(struct ibv_mw *mw)
