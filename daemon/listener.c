@@ -6,7 +6,8 @@
  *
  * Invariants: an event is copied and acknowledged before it is acted on, exactly once, since
  * destroying an id waits for the acknowledgement of its events; an id that nobody took is
- * rejected with a reason and destroyed by the verbs worker.
+ * rejected with a reason and destroyed by the verbs worker. While many of those wait, no events
+ * are taken: further requests fill the kernel's backlog, which turns the rest away.
  *
  * Thread: the loop.
  */
@@ -29,6 +30,7 @@
 #include "proto/private_data.h"
 
 #define LISTENER_EVENTS_PER_TURN 8
+#define LISTENER_DISCARDS_MAX	 64
 
 static struct log_limit listener_reject_limit;
 
@@ -167,11 +169,27 @@ static void listener_discard_run(struct worker_job *job)
 	(void)rdma_destroy_id(discard->id);
 }
 
+static void listener_pause(struct listener *listener)
+{
+	if (!listener->paused && listener->discards >= LISTENER_DISCARDS_MAX &&
+	    event_del(listener->event) == 0)
+		listener->paused = true;
+}
+
+static void listener_go_on(struct listener *listener)
+{
+	if (listener->paused && listener->discards <= LISTENER_DISCARDS_MAX / 2 &&
+	    event_add(listener->event, NULL) == 0)
+		listener->paused = false;
+}
+
 static void listener_discard_done(struct worker_job *job)
 {
 	struct server *server = ((struct listener_discard *)job)->server;
 
 	free(job);
+	server->listener.discards--;
+	listener_go_on(&server->listener);
 	server_maybe_stopped(server);
 }
 
@@ -196,7 +214,9 @@ static void listener_reject(struct server *server, struct rdma_cm_id *id, int co
 	discard->job.done = listener_discard_done;
 	discard->id = id;
 	discard->server = server;
-	worker_submit(server->verbs_worker, &discard->job);
+	server->listener.discards++;
+	worker_submit_later(server->verbs_worker, &discard->job);
+	listener_pause(&server->listener);
 }
 
 static int listener_take_lane(struct server *server, struct rdma_cm_id *id,
@@ -320,7 +340,7 @@ static void listener_on_readable(evutil_socket_t fd, short what, void *context)
 	loop_mark();
 	(void)fd;
 	(void)what;
-	for (int i = 0; i < LISTENER_EVENTS_PER_TURN; i++) {
+	for (int i = 0; i < LISTENER_EVENTS_PER_TURN && !server->listener.paused; i++) {
 		if (!listener_next_event(&server->listener, &event))
 			break;
 		listener_dispatch(server, &event);

@@ -4,6 +4,7 @@
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "daemon/config.h"
@@ -21,6 +22,8 @@ struct listener {
 	struct event *event;
 	struct rdma_cm_id *ids[CONFIG_LISTEN_MAX];
 	size_t count;
+	size_t discards; /* rejected ids that are being destroyed */
+	bool paused;	 /* there are too many of those */
 };
 
 /**

@@ -675,7 +675,7 @@ static void session_maybe_reap(struct session *session)
 	session->cm_id->qp = NULL;
 	session->reap_job.run = session_reap_run;
 	session->reap_job.done = session_reap_done;
-	worker_submit(server->verbs_worker, &session->reap_job);
+	worker_submit_later(server->verbs_worker, &session->reap_job);
 }
 
 static void session_on_deadline(struct deadline *deadline, void *context)

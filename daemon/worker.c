@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread with two lists: jobs that wait for it, and finished jobs that wait for the
- * loop, which learns of them by an eventfd. One lock guards the lists and the order
+ * A thread with three lists: jobs that wait for it, those that wait behind these, and
+ * finished jobs that wait for the loop, which learns of them by an eventfd. One lock guards the lists and the order
  * to stop; a job's own fields pass from thread to thread with it. `submitted` and
  * `backlog` belong to the loop thread alone. A wake-up of the loop hands back a
  * bounded number of jobs; if more may be left, it wakes the loop again, so that other
@@ -22,6 +22,7 @@
 #include "daemon/loop.h"
 
 #define DONE_PER_WAKEUP 32
+#define OTHERS_FIRST	16 /* jobs that run before one of those that can wait */
 #define THREAD_NAME_MAX 16 /* with the closing 0 */
 
 struct job_list {
@@ -40,6 +41,8 @@ struct worker {
 	pthread_cond_t waiting_cond;
 	pthread_cond_t finished_cond;
 	struct job_list waiting;
+	struct job_list waiting_behind;
+	unsigned int others_run; /* since one of the latter */
 	struct job_list finished;
 	bool stop;
 };
@@ -69,6 +72,20 @@ static struct worker_job *job_list_pop(struct job_list *list)
 	return job;
 }
 
+static struct worker_job *next_job(struct worker *worker)
+{
+	struct worker_job *job = NULL;
+
+	if (worker->others_run < OTHERS_FIRST || worker->waiting_behind.first == NULL)
+		job = job_list_pop(&worker->waiting);
+	if (job != NULL) {
+		worker->others_run++;
+		return job;
+	}
+	worker->others_run = 0;
+	return job_list_pop(&worker->waiting_behind);
+}
+
 static void wake_loop(struct worker *worker)
 {
 	/* It can fail only when the count is full, and then the loop is awake anyway. */
@@ -83,9 +100,10 @@ static void *worker_main(void *context)
 	pthread_setname_np(pthread_self(), worker->name);
 	pthread_mutex_lock(&worker->lock);
 	for (;;) {
-		while (worker->waiting.first == NULL && !worker->stop)
+		while (worker->waiting.first == NULL && worker->waiting_behind.first == NULL &&
+		       !worker->stop)
 			pthread_cond_wait(&worker->waiting_cond, &worker->lock);
-		job = job_list_pop(&worker->waiting);
+		job = next_job(worker);
 		if (job == NULL)
 			break;
 		pthread_mutex_unlock(&worker->lock);
@@ -163,6 +181,7 @@ int worker_new(struct event_base *base, const char *name, struct worker **ret_wo
 	worker->waiting_cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	worker->finished_cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	job_list_init(&worker->waiting);
+	job_list_init(&worker->waiting_behind);
 	job_list_init(&worker->finished);
 	worker->finished_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (worker->finished_fd < 0) {
@@ -230,15 +249,25 @@ struct worker *worker_free(struct worker *worker)
 	return NULL;
 }
 
-void worker_submit(struct worker *worker, struct worker_job *job)
+static void submit(struct worker *worker, struct job_list *list, struct worker_job *job)
 {
 	assert(!job->submitted);
 	job->submitted = true;
 	worker->backlog++;
 	pthread_mutex_lock(&worker->lock);
-	job_list_push(&worker->waiting, job);
+	job_list_push(list, job);
 	pthread_cond_signal(&worker->waiting_cond);
 	pthread_mutex_unlock(&worker->lock);
+}
+
+void worker_submit(struct worker *worker, struct worker_job *job)
+{
+	submit(worker, &worker->waiting, job);
+}
+
+void worker_submit_later(struct worker *worker, struct worker_job *job)
+{
+	submit(worker, &worker->waiting_behind, job);
 }
 
 size_t worker_backlog(const struct worker *worker)

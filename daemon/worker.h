@@ -10,7 +10,7 @@ struct worker;
 
 /*
  * A helper thread for calls that block. Jobs run in the order of submission on the
- * worker's thread; their results are handed back on the loop's thread. The worker
+ * worker's thread, but those that can wait behind the others; their results are handed back on the loop's thread. The worker
  * changes no state of the daemon itself. Two exist: the scrubber and the verbs worker.
  */
 
@@ -45,6 +45,13 @@ struct worker *worker_free(struct worker *worker);
  * @job: not submitted (asserted); run and done set
  */
 void worker_submit(struct worker *worker, struct worker_job *job);
+
+/**
+ * worker_submit_later() - as worker_submit(), for a job whose end nobody waits for
+ *
+ * It runs when no other job waits, or after 16 others at the latest.
+ */
+void worker_submit_later(struct worker *worker, struct worker_job *job);
 
 /**
  * worker_backlog() - jobs submitted whose done() has not been called yet

@@ -149,6 +149,59 @@ TEST(worker__jobs_in_order_on_both_threads)
 	event_base_free(state.base);
 }
 
+/* Runs first and holds the thread until all others are submitted. */
+struct gate {
+	struct worker_job job;
+	int fd;
+};
+
+static void gate_run(struct worker_job *job)
+{
+	eventfd_t count;
+
+	(void)eventfd_read(((struct gate *)job)->fd, &count);
+}
+
+static void gate_done(struct worker_job *job)
+{
+	(void)job;
+}
+
+/* In the order 16 others, one that can wait, the rest of the others, the rest of those. */
+TEST(worker_submit_later__behind_sixteen_others)
+{
+	static struct test_job others[20];
+	static struct test_job later[3];
+	struct gate gate = {.job = {.run = gate_run, .done = gate_done}};
+	struct test_state state;
+	/* The gate counts as one of the sixteen. */
+	static const unsigned int later_at[] = {15, 21, 22};
+	unsigned int at = 0;
+
+	start(&state);
+	state.done_target = 23;
+	gate.fd = eventfd(0, EFD_CLOEXEC);
+	CHECK(gate.fd >= 0);
+	worker_submit(state.worker, &gate.job);
+	for (unsigned int i = 0; i < 3; i++) {
+		later[i] = (struct test_job){{.run = run, .done = done}, &state, later_at[i], 0};
+		worker_submit_later(state.worker, &later[i].job);
+	}
+	for (unsigned int i = 0; i < 20; i++, at++) {
+		if (at == later_at[0])
+			at++;
+		others[i] = (struct test_job){{.run = run, .done = done}, &state, at, 0};
+		worker_submit(state.worker, &others[i].job);
+	}
+	CHECK_INT(eventfd_write(gate.fd, 1), 0);
+	run_loop(state.base);
+	worker_free(state.worker);
+	CHECK_INT(state.run_count, 23);
+	CHECK(!state.wrong_order);
+	close(gate.fd);
+	event_base_free(state.base);
+}
+
 TEST(worker_free__finishes_what_was_submitted)
 {
 	static struct test_job jobs[JOBS];
