@@ -574,13 +574,14 @@ bool lease_end(struct lease *lease, int reason)
 bool lease_revoke(struct lease *lease, uint64_t grace_ms)
 {
 	struct server *server = lease->server;
-	uint64_t until_ns = clock_add_ms(clock_now_ns(), grace_ms);
+	uint64_t until_ns;
 
 	if (lease_is_ending(lease) || lease->revoking)
 		return false;
 	lease->revoking = true;
-	if (!deadline_is_set(&lease->deadline) || lease->state == LEASE_WAITING ||
-	    until_ns < lease->deadline.at_ns) {
+	/* Who has not got it has nothing to write back, and waits no longer than it wanted to. */
+	until_ns = clock_add_ms(clock_now_ns(), lease->granted ? grace_ms : 0);
+	if (!deadline_is_set(&lease->deadline) || until_ns < lease->deadline.at_ns) {
 		if (deadline_set(server->deadlines, &lease->deadline, until_ns) < 0)
 			return lease_end(lease, ERROR_REVOKED);
 	}

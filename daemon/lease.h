@@ -114,7 +114,8 @@ bool lease_end(struct lease *lease, int reason);
 
 /**
  * lease_revoke() - let a lease end as revoked when a time is over
- * @grace_ms: until then its owner may finish; 0: at the loop's next turn, without notice
+ * @grace_ms: until then its owner may finish; 0, or if it has not been granted: at the loop's
+ *	      next turn, without notice
  *
  * Return: true if this call decided it, false if it was ending or being revoked already.
  */
