@@ -182,6 +182,10 @@ void lease_quarantine(struct lease *lease)
 		lease_end(lease, ERROR_LANE);
 		return;
 	}
+	if (lease->state == LEASE_QUIESCING) {
+		modify_cancel(lease, ERROR_LANE);
+		lease_set_state(lease, LEASE_ACTIVE);
+	}
 	for (attachment = LIST_FIRST(&lease->attachments); attachment != NULL; attachment = next) {
 		next = LIST_NEXT(attachment, lease_link);
 		if (attachment->state == ATTACHMENT_WAITING && !attachment->in_waiting)
@@ -362,6 +366,18 @@ static void lease_try_start(struct lease *lease, struct attachment *attachment)
 	attachment_start(attachment);
 }
 
+/* Is a lane with windows of it in quarantine? They may reach its bytes for ever. */
+static bool lease_is_stuck(const struct lease *lease)
+{
+	const struct attachment *attachment;
+
+	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
+		if (attachment->lane->session == NULL)
+			return true;
+	}
+	return false;
+}
+
 int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 {
 	struct attachment *attachment;
@@ -372,6 +388,8 @@ int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 		return ERROR_REVOKED;
 	if (lease->state != LEASE_ACTIVE && lease->state != LEASE_DETACHED)
 		return ERROR_BUSY;
+	if (lease_is_stuck(lease))
+		return ERROR_LANE;
 	if (lane->attachment_count >= lease->server->config.lane_leases_max)
 		return ERROR_LANE_LEASES_MAX;
 	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
