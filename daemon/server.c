@@ -469,6 +469,9 @@ int server_run(const struct config *config)
 	if (server.exit_status == SERVER_EXIT_DEVICE || server.exit_status == SERVER_EXIT_STUCK)
 		_exit(server.exit_status);
 	server_teardown(&server);
+	/* A device that could not be closed may still refer to all that is left. */
+	if (server.exit_status == SERVER_EXIT_STUCK)
+		_exit(server.exit_status);
 	if (server.exit_status == 0)
 		log_info("stopped");
 	return server.exit_status;
