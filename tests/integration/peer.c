@@ -17,9 +17,10 @@
 #include "common/secure.h"
 #include "tests/integration/harness.h"
 
-#define PEER_CALL_MS   20000
-#define PEER_ACCESS_MS 10000
-#define PEER_OWED_MAX  (RAW_RECEIVES / 2)
+#define PEER_CALL_MS	20000
+#define PEER_ACCESS_MS	10000
+#define PEER_ASK_TTL_MS 600000
+#define PEER_OWED_MAX	(RAW_RECEIVES / 2)
 
 static bool peer_is_request(uint16_t type)
 {
@@ -172,6 +173,35 @@ void peer_close(struct peer *peer)
 }
 
 /* Requests. */
+
+uint64_t peer_ask(struct peer *peer, const struct peer_lane *lane, uint64_t len_bytes,
+		  uint16_t count, uint32_t wait_ms)
+{
+	struct message m = {
+		.type = MESSAGE_ACQUIRE,
+		.u.acquire =
+			{
+				.len_bytes = len_bytes,
+				.ttl_ms = PEER_ASK_TTL_MS,
+				.rights = MESSAGE_RIGHT_READ | MESSAGE_RIGHT_WRITE,
+				.lane = lane->number,
+				.wait_ms = wait_ms,
+				.count = count,
+			},
+	};
+
+	return peer_send(peer, &m) == 0 ? m.request_id : 0;
+}
+
+int peer_answer(struct peer *peer, uint64_t request_id, uint64_t limit_ms)
+{
+	struct message m;
+	int r = peer_take(peer, 0, request_id, limit_ms, &m);
+
+	if (r != 1)
+		return r == 0 ? -ETIMEDOUT : r;
+	return m.type == MESSAGE_ERROR ? (int)m.u.error.code : 0;
+}
 
 int peer_acquire(struct peer *peer, const struct peer_lane *lane, uint64_t len_bytes,
 		 uint64_t ttl_ms, uint32_t wait_ms, struct message_grant *ret_grant)

@@ -56,6 +56,13 @@ int peer_take(struct peer *peer, uint16_t type, uint64_t request_id, uint64_t li
 /** peer_call() - Return: 0 with the answer, the code of an error, or a negative errno */
 int peer_call(struct peer *peer, struct message *m, struct message *ret_answer);
 
+/** peer_ask() - send an acquire, to read and write, for ten minutes; Return: its id, 0 if it could not be sent */
+uint64_t peer_ask(struct peer *peer, const struct peer_lane *lane, uint64_t len_bytes,
+		  uint16_t count, uint32_t wait_ms);
+
+/** peer_answer() - Return: as peer_call(), -ETIMEDOUT if none comes in time */
+int peer_answer(struct peer *peer, uint64_t request_id, uint64_t limit_ms);
+
 /* Requests; each returns as peer_call(). */
 int peer_acquire(struct peer *peer, const struct peer_lane *lane, uint64_t len_bytes,
 		 uint64_t ttl_ms, uint32_t wait_ms, struct message_grant *ret_grant);

@@ -16,13 +16,15 @@
  *	fail-reg	 a registration fails for want of memory
  *	fail-alloc	 a window cannot be allocated
  *	fail-dealloc	 a window cannot be deallocated
+ *	slow-alloc	 a window takes long to be allocated
+ *	slow-scrub	 a chunk takes long to be zeroed
  *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type
  *	no-windows	 no device says that it has memory windows
  *
  * The self-test of the start is left alone: but for the last one, the fault begins with the
  * first connection, which is the first QP that rdma_cm makes.
  *
- * Thread: the loop, and the verbs worker for windows and registrations.
+ * Thread: the loop, the verbs worker for windows and registrations, the scrubber for zeroing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +37,10 @@
 #include <unistd.h>
 
 #include "common/verbs.h"
+#include "daemon/zero.h"
 
 #define GUARD_LATE_US 20000
+#define SLOW_US	      10000
 
 int __real_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
 int __wrap_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
@@ -56,6 +60,8 @@ int __real_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw);
 int __wrap_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw);
 int __real_verbs_dealloc_mw(struct ibv_mw *mw);
 int __wrap_verbs_dealloc_mw(struct ibv_mw *mw);
+void __real_zero_pages(void *memory, size_t len_bytes);
+void __wrap_zero_pages(void *memory, size_t len_bytes);
 int __real_verbs_async_fd(const struct ibv_context *context);
 int __wrap_verbs_async_fd(const struct ibv_context *context);
 int __real_verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event);
@@ -192,12 +198,21 @@ int __wrap_verbs_dereg_mr(struct ibv_mr *mr)
 
 int __wrap_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw)
 {
+	if (seam_strikes("slow-alloc"))
+		(void)usleep(SLOW_US);
 	return seam_strikes("fail-alloc") ? -ENOMEM : __real_verbs_alloc_mw(pd, ret_mw);
 }
 
 int __wrap_verbs_dealloc_mw(struct ibv_mw *mw)
 {
 	return seam_strikes("fail-dealloc") ? -EBUSY : __real_verbs_dealloc_mw(mw);
+}
+
+void __wrap_zero_pages(void *memory, size_t len_bytes)
+{
+	if (seam_strikes("slow-scrub"))
+		(void)usleep(SLOW_US);
+	__real_zero_pages(memory, len_bytes);
 }
 
 /* Asynchronous events: the number of a signal becomes that of an event. */
