@@ -418,12 +418,25 @@ static void harness_show_log(const struct harness *h)
 	fclose(file);
 }
 
+/* One that has crashed behind the last check of a case must not pass. */
+static void harness_check_alive(struct harness *h)
+{
+	int status;
+
+	if (h->pid == 0 || waitpid(h->pid, &status, WNOHANG) != h->pid)
+		return;
+	test_fail(__FILE__, __LINE__, "the daemon runs until it is stopped");
+	printf("# it has ended with status %d\n", harness_exit_status(status));
+	h->pid = 0;
+}
+
 void harness_cleanup(struct harness *h)
 {
 	static const char *const names[] = {"mempoold.conf", "log", "admin.sock",
 					    "admin.sock.lock"};
 	char path[HARNESS_TEXT_MAX];
 
+	harness_check_alive(h);
 	harness_kill(h);
 	if (h->dir[0] == '\0')
 		return;

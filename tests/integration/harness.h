@@ -97,7 +97,11 @@ int harness_stop(struct harness *h);
 /** harness_kill() - SIGKILL, and wait */
 void harness_kill(struct harness *h);
 
-/** harness_cleanup() - kill what runs, show its log if the test has failed, remove files */
+/**
+ * harness_cleanup() - kill what runs, show its log if the test has failed, remove files
+ *
+ * The test fails if the daemon has ended by itself.
+ */
 void harness_cleanup(struct harness *h);
 
 /** harness_socket() - path of the admin socket; @buf: HARNESS_TEXT_MAX bytes; Return: @buf */

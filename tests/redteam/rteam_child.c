@@ -16,10 +16,15 @@
 
 #define TRIES_MAX 5000
 
-/* This is no test, but the harness asks. */
+/* This is no test, but the harness asks and tells. */
 bool test_has_failed(void)
 {
 	return false;
+}
+
+void test_fail(const char *file, int line, const char *what)
+{
+	fprintf(stderr, "rteam_child: %s:%d: %s\n", file, line, what);
 }
 
 int main(int argc, char **argv)
