@@ -32,8 +32,8 @@ int main(int argc, char **argv)
 		.rights = MEMPOOL_READ | MEMPOOL_WRITE,
 	};
 	static mempool_lease *leases[LEASES_MAX];
+	static uint8_t *buf; /* needed until the process ends, like the leases */
 	size_t count, len_bytes;
-	uint8_t *buf;
 	mempool *pool;
 
 	if (argc < 5)
