@@ -602,6 +602,7 @@ static void session_free(struct session *session)
 	while ((lease = TAILQ_FIRST(&session->leases)) != NULL)
 		lease_forget_session(lease);
 	deadline_clear(server->deadlines, &session->deadline);
+	deadline_clear(server->deadlines, &session->ending_deadline);
 	if (session->in_notices)
 		TAILQ_REMOVE(&server->notices, session, notice_link);
 	TAILQ_REMOVE(&server->sessions, session, server_link);
