@@ -175,8 +175,8 @@ fail:
 
 int device_register_pool(struct device *device, const struct pool *pool, char *error)
 {
-	int r = verbs_reg_mr(device->pd, pool->memory, pool->len_bytes,
-			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &device->pool_mr);
+	int r = verbs_reg_mr(device->pd, pool->memory, pool->len_bytes, DEVICE_POOL_ACCESS,
+			     &device->pool_mr);
 
 	if (r < 0)
 		snprintf(

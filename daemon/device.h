@@ -10,7 +10,8 @@
 #include "daemon/config.h"
 #include "daemon/pool.h"
 
-#define DEVICE_ERROR_MAX 512
+#define DEVICE_ERROR_MAX   512
+#define DEVICE_POOL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND) /* no remote right */
 
 /*
  * The RDMA device that serves: PD, completion queues, the registration of the pool and of

@@ -11,7 +11,9 @@
 #include "daemon/window.h"
 
 #include <assert.h>
+#include <errno.h>
 
+#include "common/checked.h"
 #include "common/secure.h"
 
 #define GO(state) (1u << WINDOW_##state)
@@ -79,6 +81,27 @@ void window_set_state(struct window *window, enum window_state state)
 const char *window_state_name(enum window_state state)
 {
 	return state < WINDOW_STATES ? window_names[state] : "invalid";
+}
+
+/* Zero-based windows are never bound. */
+#define WINDOW_WRITES ((unsigned int)(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC))
+#define WINDOW_ACCESS (WINDOW_WRITES | IBV_ACCESS_REMOTE_READ)
+
+int window_check(const struct window *window, const struct ibv_mr *mr, unsigned int mr_access)
+{
+	uint64_t start = (uintptr_t)mr->addr;
+
+	if (window->len_bytes == 0 || window->access == 0 || (window->access & ~WINDOW_ACCESS) != 0)
+		return -EINVAL;
+	/* An address below the start wraps around to one far behind the end. */
+	if (!checked_within(window->addr - start, window->len_bytes, mr->length))
+		return -ERANGE;
+	if (window->mw->pd != mr->pd)
+		return -EXDEV;
+	if ((mr_access & IBV_ACCESS_MW_BIND) == 0 ||
+	    ((window->access & WINDOW_WRITES) != 0 && (mr_access & IBV_ACCESS_LOCAL_WRITE) == 0))
+		return -EACCES;
+	return 0;
 }
 
 void window_new_key(struct window *window)

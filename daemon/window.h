@@ -70,6 +70,16 @@ static inline bool window_is_busy(enum window_state state)
 }
 
 /**
+ * window_check() - may it be bound as it is told? (pure)
+ * @mr: that its range must lie in; @mr_access: IBV_ACCESS_* that this was registered with
+ *
+ * Not every device checks all of this, so it is done before each bind. Return: 0; -EINVAL (no
+ * bytes, or rights that are none or not a window's); -ERANGE; -EXDEV (another PD); -EACCES (the
+ * registration does not allow it).
+ */
+int window_check(const struct window *window, const struct ibv_mr *mr, unsigned int mr_access);
+
+/**
  * window_new_key() - choose the key for the next bind
  *
  * A random low byte that this window has not had yet; at least one must be left (asserted).

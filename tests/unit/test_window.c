@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * daemon/window.c: which steps a window may take, held against a list of its own, and that
- * a key is never chosen twice.
+ * daemon/window.c: which steps a window may take, held against a list of its own, that a key
+ * is never chosen twice, and which binds are refused before anything is posted.
  */
 #include "daemon/window.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -271,4 +272,98 @@ TEST(window_new_key__order_differs)
 		same += a.rkey == b.rkey;
 	}
 	CHECK(same < 30);
+}
+
+/* A wrong bind is refused by us, whatever the device would do. */
+
+#define POOL_AT	   UINT64_C(0x7f0000001000)
+#define POOL_BYTES UINT64_C(0x10000)
+#define MR_ACCESS  ((unsigned int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND))
+
+struct bind {
+	const char *name;
+	uint64_t addr;
+	uint64_t len_bytes;
+	unsigned int access;
+	unsigned int mr_access;
+	bool foreign; /* window and registration are of different PDs */
+	int result;
+};
+
+#define READ   IBV_ACCESS_REMOTE_READ
+#define WRITE  IBV_ACCESS_REMOTE_WRITE
+#define ATOMIC IBV_ACCESS_REMOTE_ATOMIC
+#define END    (POOL_AT + POOL_BYTES)
+
+static const struct bind binds[] = {
+	{"all of it", POOL_AT, POOL_BYTES, READ | WRITE | ATOMIC, MR_ACCESS, false, 0},
+	{"its first byte", POOL_AT, 1, READ, MR_ACCESS, false, 0},
+	{"its last byte", END - 1, 1, WRITE, MR_ACCESS, false, 0},
+	{"no bytes", POOL_AT, 0, READ, MR_ACCESS, false, -EINVAL},
+	{"no bytes at the end", END, 0, READ, MR_ACCESS, false, -EINVAL},
+	{"a byte before", POOL_AT - 1, 2, READ, MR_ACCESS, false, -ERANGE},
+	{"the byte before", POOL_AT - 1, 1, READ, MR_ACCESS, false, -ERANGE},
+	{"a byte past", POOL_AT, POOL_BYTES + 1, READ, MR_ACCESS, false, -ERANGE},
+	{"a byte past, short", END - 1, 2, READ, MR_ACCESS, false, -ERANGE},
+	{"the byte past", END, 1, READ, MR_ACCESS, false, -ERANGE},
+	{"end at 2^64", POOL_AT, UINT64_MAX - POOL_AT + 1, READ, MR_ACCESS, false, -ERANGE},
+	{"end past 2^64", POOL_AT, UINT64_MAX - POOL_AT + 2, READ, MR_ACCESS, false, -ERANGE},
+	{"end at its own start", POOL_AT + 1, UINT64_MAX, READ, MR_ACCESS, false, -ERANGE},
+	{"end within, by overflow", END - 1, UINT64_MAX - 1, READ, MR_ACCESS, false, -ERANGE},
+	{"the last byte there is", UINT64_MAX, 1, READ, MR_ACCESS, false, -ERANGE},
+	{"the first byte there is", 0, 1, READ, MR_ACCESS, false, -ERANGE},
+	{"another PD", POOL_AT, 1, READ, MR_ACCESS, true, -EXDEV},
+	{"no binds", POOL_AT, 1, READ, IBV_ACCESS_LOCAL_WRITE, false, -EACCES},
+	{"no rights at all", POOL_AT, 1, READ, 0, false, -EACCES},
+	{"read, not writable", POOL_AT, 1, READ, IBV_ACCESS_MW_BIND, false, 0},
+	{"write, not writable", POOL_AT, 1, WRITE, IBV_ACCESS_MW_BIND, false, -EACCES},
+	{"both, not writable", POOL_AT, 1, READ | WRITE, IBV_ACCESS_MW_BIND, false, -EACCES},
+	{"atomics, not writable", POOL_AT, 1, ATOMIC, IBV_ACCESS_MW_BIND, false, -EACCES},
+	{"for nothing", POOL_AT, 1, 0, MR_ACCESS, false, -EINVAL},
+	{"zero-based", POOL_AT, 1, READ | IBV_ACCESS_ZERO_BASED, MR_ACCESS, false, -EINVAL},
+	{"local rights", POOL_AT, 1, IBV_ACCESS_LOCAL_WRITE, MR_ACCESS, false, -EINVAL},
+	{"windows on windows", POOL_AT, 1, READ | IBV_ACCESS_MW_BIND, MR_ACCESS, false, -EINVAL},
+};
+
+TEST(field_09_bind__wrong_ones_are_refused)
+{
+	struct ibv_pd own = {0}, other = {0};
+	struct ibv_mr mr = {.pd = &own, .addr = (void *)(uintptr_t)POOL_AT, .length = POOL_BYTES};
+	struct window window;
+	struct ibv_mw mw;
+
+	start(&window, &mw, DRIVER_KEY);
+	for (size_t i = 0; i < sizeof(binds) / sizeof(binds[0]); i++) {
+		mw.pd = binds[i].foreign ? &other : &own;
+		window.addr = binds[i].addr;
+		window.len_bytes = binds[i].len_bytes;
+		window.access = binds[i].access;
+		if (window_check(&window, &mr, binds[i].mr_access) != binds[i].result)
+			printf("# %s\n", binds[i].name);
+		CHECK_INT(window_check(&window, &mr, binds[i].mr_access), binds[i].result);
+	}
+}
+
+/* A registration that ends where the numbers do. */
+TEST(field_09_bind__registration_at_the_end)
+{
+	struct ibv_pd pd = {0};
+	struct ibv_mr mr = {
+		.pd = &pd, .addr = (void *)(uintptr_t)(UINT64_MAX - 4095), .length = 4096};
+	struct window window;
+	struct ibv_mw mw;
+
+	start(&window, &mw, DRIVER_KEY);
+	mw.pd = &pd;
+	window.access = READ;
+	window.addr = UINT64_MAX - 4095;
+	window.len_bytes = 4096;
+	CHECK_INT(window_check(&window, &mr, MR_ACCESS), 0);
+	window.len_bytes = 4097;
+	CHECK_INT(window_check(&window, &mr, MR_ACCESS), -ERANGE);
+	window.addr = UINT64_MAX;
+	window.len_bytes = 1;
+	CHECK_INT(window_check(&window, &mr, MR_ACCESS), 0);
+	window.len_bytes = 2;
+	CHECK_INT(window_check(&window, &mr, MR_ACCESS), -ERANGE);
 }
