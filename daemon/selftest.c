@@ -49,7 +49,7 @@ struct selftest {
 	char *error;
 };
 
-/* A pair with a window of its own, bound on the responder. */
+/* A pair with a window of its own, for the responder. */
 struct side {
 	struct selftest_pair pair;
 	struct ibv_mr *guard; /* in guarded mode: over the window's range */
@@ -134,14 +134,24 @@ static bool is_atomic(enum ibv_wr_opcode opcode)
 	return opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 }
 
+/* What fails here says nothing about the device's enforcement, so it is no outcome. */
 static int side_init(struct side *side, struct selftest *test, const struct selftest_probe *probe)
 {
+	const struct selftest_params *params = test->params;
 	size_t at = is_atomic(probe->forbidden) ? WINDOW_ALIGNED_AT : WINDOW_AT;
 	int r;
 
 	*side = (struct side){.window = test->arena + at};
-	r = selftest_pair_init(&side->pair, test->params->pd, &test->route);
-	return r < 0 ? fail(test, "no queue pair can be connected to itself", r) : 0;
+	r = selftest_pair_init(&side->pair, params->pd, &test->route);
+	if (r < 0)
+		return fail(test, "no queue pair can be connected to itself", r);
+	if (params->guarded)
+		r = verbs_reg_mr(params->pd, side->window, SELFTEST_WINDOW_BYTES,
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &side->guard);
+	if (r < 0)
+		return fail(test, "a memory region cannot be registered", r);
+	r = verbs_alloc_mw(params->pd, &side->mw);
+	return r < 0 ? fail(test, "a memory window cannot be allocated", r) : 0;
 }
 
 /* All zero is allowed. What cannot be destroyed stays, with all that it needs. */
@@ -195,16 +205,8 @@ static bool execute(struct selftest_pair *pair, struct ibv_qp *qp, struct ibv_se
 
 static bool bind(struct selftest *test, struct side *side, const struct selftest_probe *probe)
 {
-	const struct selftest_params *params = test->params;
-	struct ibv_send_wr wr;
+	struct ibv_send_wr wr = bind_wr(test, side, probe);
 
-	if (params->guarded &&
-	    verbs_reg_mr(params->pd, side->window, SELFTEST_WINDOW_BYTES,
-			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &side->guard) < 0)
-		return false;
-	if (verbs_alloc_mw(params->pd, &side->mw) < 0)
-		return false;
-	wr = bind_wr(test, side, probe);
 	if (!execute(&side->pair, side->pair.responder, &wr))
 		return false;
 	/* The library leaves this to us, and names the window by it in the next bind. */

@@ -368,7 +368,7 @@ static void server_on_clean(void *context)
 
 static int server_start(struct server *server)
 {
-	char error[LISTENER_ERROR_MAX] = "cannot start";
+	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
 	int r;
 
 	if (secure_init() < 0)
