@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 
 #include "common/clock.h"
 #include "common/endpoint.h"
+#include "common/log.h"
 
 #define DEVICE_POLL_MS	   250
 #define DEVICE_LANE_CQ_MAX 65536u
@@ -119,18 +121,58 @@ static int device_open_control(struct device *device, const struct config *confi
 			    &device->control_mr);
 }
 
-static uint32_t device_cq_entries(const struct device *device, uint64_t wanted)
+/*
+ * Sessions and lanes are admitted as far as their completions have room. @each: completions
+ * that one may have at the same time
+ */
+static int device_open_cq(struct device *device, struct verbs_cq *cq, const char *whose,
+			  uint64_t each, uint64_t count, char *error)
 {
+	const char *name = ibv_get_device_name(device->context->device);
 	uint64_t max = (uint64_t)device->attr.max_cqe;
+	uint64_t wanted = each * count;
+	int r;
 
-	return (uint32_t)(wanted < max ? wanted : max);
+	if (max < each) {
+		snprintf(error, DEVICE_ERROR_MAX,
+			 "device %s: a completion queue has %" PRIu64
+			 " entries at most, and one %s needs %" PRIu64,
+			 name, max, whose, each);
+		return -ENOSPC;
+	}
+	r = verbs_cq_init(cq, device->context, (uint32_t)(wanted < max ? wanted : max));
+	if (r < 0) {
+		snprintf(error, DEVICE_ERROR_MAX, "device %s: cannot create completion queue: %s",
+			 name, strerror(-r));
+		return r;
+	}
+	if (cq->entries < wanted)
+		log_info("the device's completion queues are small device=%s entries=%u "
+			 "limit=\"%" PRIu64 " %ss\"",
+			 name, cq->entries, cq->entries / each, whose);
+	return 0;
+}
+
+static int device_open_cqs(struct device *device, const struct config *config, char *error)
+{
+	uint64_t session_entries = config->control_receives + ENDPOINT_SENDS;
+	uint64_t lane_entries = config->lane_send_queue + 1;
+	uint64_t lanes = config->sessions_max * config->lanes_max;
+	int r;
+
+	if (lanes > DEVICE_LANE_CQ_MAX / lane_entries)
+		lanes = DEVICE_LANE_CQ_MAX / lane_entries;
+	r = device_open_cq(device, &device->control_cq, "session", session_entries,
+			   config->sessions_max, error);
+	if (r == 0)
+		r = device_open_cq(device, &device->lane_cq, "data connection", lane_entries, lanes,
+				   error);
+	return r;
 }
 
 int device_open(struct device *device, const struct config *config, char *error)
 {
 	const char *name = ibv_get_device_name(device->context->device);
-	uint64_t control = config->sessions_max * (config->control_receives + ENDPOINT_SENDS);
-	uint64_t lanes = config->sessions_max * config->lanes_max * (config->lane_send_queue + 1);
 	const char *what;
 	int r;
 
@@ -153,15 +195,9 @@ int device_open(struct device *device, const struct config *config, char *error)
 		r = -errno;
 		goto fail;
 	}
-	what = "create completion queue";
-	r = verbs_cq_init(&device->control_cq, device->context, device_cq_entries(device, control));
+	r = device_open_cqs(device, config, error);
 	if (r < 0)
-		goto fail;
-	r = verbs_cq_init(
-		&device->lane_cq, device->context,
-		device_cq_entries(device, lanes < DEVICE_LANE_CQ_MAX ? lanes : DEVICE_LANE_CQ_MAX));
-	if (r < 0)
-		goto fail;
+		return r;
 	what = "register control buffers";
 	r = device_open_control(device, config);
 	if (r < 0)
