@@ -3,7 +3,7 @@
  * Troubles that others have had with this kind of work, by the numbers of
  * tests/field-cases.txt, where those are named, too, that other programs test.
  *
- * What changes the machine itself (its clock, its network) is done in a test guest only.
+ * What changes the machine itself is done in a test guest only.
  */
 #include <errno.h>
 #include <glob.h>
@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/lane.h"
@@ -23,29 +22,13 @@
 #include "proto/error.h"
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
+#include "tests/integration/machine.h"
 #include "tests/integration/peer.h"
 #include "tests/integration/proof.h"
 
 #define PAGE	    4096
 #define TTL_MS	    600000
 #define STOP_MAX_MS 15000
-
-static bool is_guest(void)
-{
-	return access("/etc/vm/command", R_OK) == 0;
-}
-
-static bool shell(const char *command)
-{
-	static struct harness_output output;
-	const char *argv[] = {"sh", "-c", command, NULL};
-	int r = harness_run(argv, 20000, &output);
-
-	if (r == 0 && output.status == 0)
-		return true;
-	printf("# %s: status %d, %s\n", command, output.status, output.err);
-	return false;
-}
 
 static uint64_t since_ms(uint64_t begun_ns)
 {
@@ -130,7 +113,7 @@ TEST(field_05_start__device_without_windows)
 	refuse_to_start(harness_endpoint(), "", "has no Type 2B memory windows");
 	if (!test_has_failed())
 		refuse_to_start(listen, "", "no RDMA device with Type 2B memory windows");
-	if (!test_has_failed() && is_guest())
+	if (!test_has_failed() && machine_is_guest())
 		refuse_to_start(listen, "rxe0", "device rxe0 has no Type 2B memory windows");
 }
 
@@ -141,18 +124,19 @@ TEST(field_05_start__device_without_windows)
 static void second_device_remove(bool *there)
 {
 	if (*there)
-		(void)shell("rdma link delete rxe1; ip link del v2");
+		(void)machine_shell("rdma link delete rxe1; ip link del v2");
 }
 
 static bool second_device_add(void)
 {
-	return shell("ip link add v2 type veth peer name v3 && "
-		     "ip addr add " SECOND_ADDRESS "/24 dev v2 && "
-		     "ip link set v3 up && ip link set v2 up && "
-		     "rdma link add rxe1 type rxe netdev v2") &&
-	       shell("i=0; until cat /sys/class/infiniband/rxe1/ports/1/gids/? 2>/dev/null | "
-		     "grep -q " SECOND_GID "; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; "
-		     "sleep 0.05; done");
+	return machine_shell("ip link add v2 type veth peer name v3 && "
+			     "ip addr add " SECOND_ADDRESS "/24 dev v2 && "
+			     "ip link set v3 up && ip link set v2 up && "
+			     "rdma link add rxe1 type rxe netdev v2") &&
+	       machine_shell(
+		       "i=0; until cat /sys/class/infiniband/rxe1/ports/1/gids/? 2>/dev/null | "
+		       "grep -q " SECOND_GID "; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; "
+		       "sleep 0.05; done");
 }
 
 static int start_on_all_addresses(struct harness *h, const char *device)
@@ -184,7 +168,7 @@ TEST(field_30_connect__comes_in_on_another_device)
 			      "idle",
 			      NULL};
 
-	if (!is_guest())
+	if (!machine_is_guest())
 		SKIP("a second device is made in test guests only");
 	there = true;
 	CHECK(second_device_add());
@@ -249,7 +233,7 @@ TEST(field_14_lease__after_many_registrations)
 	}
 	printf("# %d registrations in %" PRIu64 " ms, the highest number was 0x%x\n", REGISTRATIONS,
 	       since_ms(begun_ns), highest);
-	CHECK(highest > 0x10000 || !is_guest());
+	CHECK(highest > 0x10000 || !machine_is_guest());
 	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &grant), 0);
 	CHECK_INT(peer_access(&lane, IBV_WR_RDMA_WRITE, PAGE, grant.descriptors[0].remote_addr,
 			      grant.descriptors[0].rkey),
@@ -576,69 +560,4 @@ TEST(field_26_transfer__of_no_bytes)
 	transfer_nothing(expired, 0, MEMPOOL_E_EXPIRED);
 	CHECK(!test_has_failed());
 	CHECK_INT(harness_number(&h, "counters.lanes_lost"), 1);
-}
-
-/* Time. */
-
-#define DAY_S (24 * 3600)
-
-/* @by_s: that the wall clock is off; set right again */
-static void clock_restore(time_t *by_s)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	now.tv_sec -= *by_s;
-	if (*by_s != 0)
-		(void)clock_settime(CLOCK_REALTIME, &now);
-	*by_s = 0;
-}
-
-static void clock_shift(time_t by_s, time_t *off_s)
-{
-	struct timespec now;
-
-	CHECK_INT(clock_gettime(CLOCK_REALTIME, &now), 0);
-	now.tv_sec += by_s;
-	CHECK_INT(clock_settime(CLOCK_REALTIME, &now), 0);
-	*off_s += by_s;
-}
-
-static void check_all_live(struct harness *h, mempool_lease **leases, int count)
-{
-	uint8_t byte = 1;
-
-	harness_sleep_ms(500);
-	CHECK_INT(harness_number(h, "leases.active"), count);
-	for (int i = 0; i < count; i++)
-		CHECK_INT(mempool_write(leases[i], 0, &byte, 1), 0);
-}
-
-/* Only what has no other deadline than its own ends, and that one in time. */
-TEST(field_94_clock__set_by_a_day)
-{
-	HARNESS(h, .pool_size = NULL);
-	SESSION(alpha, "alpha");
-	__attribute__((cleanup(clock_restore))) time_t off_s = 0;
-	mempool_lease *leases[3];
-	uint64_t begun_ns;
-	uint64_t id;
-
-	if (!is_guest())
-		SKIP("the clock is set in test guests only");
-	for (int i = 0; i < 3; i++)
-		CHECK_INT(harness_acquire(alpha, PAGE, i == 2 ? 6000 : TTL_MS, &leases[i]), 0);
-	begun_ns = clock_now_ns();
-	id = harness_lease_id(leases[2]);
-	clock_shift(DAY_S, &off_s);
-	check_all_live(&h, leases, 3);
-	clock_shift(-2 * DAY_S, &off_s);
-	check_all_live(&h, leases, 3);
-	CHECK(!test_has_failed());
-	CHECK(harness_wait_lease_gone(&h, id, 10000));
-	printf("# a lease of 6000 ms was gone %" PRIu64 " ms after its grant\n",
-	       since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) > 5500 && since_ms(begun_ns) < 7500);
-	clock_restore(&off_s);
-	check_all_live(&h, leases, 2);
 }
