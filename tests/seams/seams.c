@@ -20,8 +20,10 @@
  *	slow-scrub	 a chunk takes long to be zeroed
  *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type
  *	no-windows	 no device says that it has memory windows
+ *	small-cq:N	 devices say that a completion queue has N entries at most, and it has
+ *	start:N		 see start.c
  *
- * The self-test of the start is left alone: but for the last one, the fault begins with the
+ * The self-test of the start is left alone: but for the last three, the fault begins with the
  * first connection, which is the first QP that rdma_cm makes.
  *
  * Thread: the loop, the verbs worker for windows and registrations, the scrubber for zeroing.
@@ -38,10 +40,15 @@
 
 #include "common/verbs.h"
 #include "daemon/zero.h"
+#include "tests/seams/start.h"
 
 #define GUARD_LATE_US 20000
 #define SLOW_US	      10000
 
+struct ibv_cq *__real_ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
+				    struct ibv_comp_channel *channel, int vector);
+struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
+				    struct ibv_comp_channel *channel, int vector);
 int __real_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
 int __wrap_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
 int __real_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
@@ -99,15 +106,39 @@ static bool seam_strikes(const char *name)
 	return turn >= spared && (colon == NULL || turn - spared < strtoul(colon + 1, NULL, 10));
 }
 
+/* The number behind the fault's name; 0 if that is not the fault. */
+static int seam_number(const char *name)
+{
+	const char *colon = seam_is(name) ? strchr(getenv("MEMPOOLD_SEAM"), ':') : NULL;
+
+	return colon == NULL ? 0 : (int)strtol(colon + 1, NULL, 10);
+}
+
 int __wrap_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-	int r = __real_ibv_query_device(context, attr);
+	int entries = seam_number("small-cq");
+	int r = start_fails("ibv_query_device") ? ENOMEM : __real_ibv_query_device(context, attr);
 
+	if (r == 0 && entries > 0)
+		attr->max_cqe = entries;
 	if (r == 0 && seam_is("no-windows"))
 		attr->device_cap_flags &=
 			~(unsigned int)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A |
 					IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 	return r;
+}
+
+struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
+				    struct ibv_comp_channel *channel, int vector)
+{
+	int most = seam_number("small-cq");
+	bool fails = start_fails("ibv_create_cq");
+
+	if (fails || (most > 0 && entries > most)) {
+		errno = fails ? ENOMEM : EINVAL;
+		return NULL;
+	}
+	return __real_ibv_create_cq(context, entries, cq_context, channel, vector);
 }
 
 int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -171,7 +202,7 @@ int __wrap_verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc)
 int __wrap_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int access,
 			struct ibv_mr **ret_mr)
 {
-	if (seam_strikes("fail-reg"))
+	if (start_fails("verbs_reg_mr") || seam_strikes("fail-reg"))
 		return -ENOMEM;
 	return __real_verbs_reg_mr(pd, addr, len_bytes, access, ret_mr);
 }
@@ -200,7 +231,9 @@ int __wrap_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw)
 {
 	if (seam_strikes("slow-alloc"))
 		(void)usleep(SLOW_US);
-	return seam_strikes("fail-alloc") ? -ENOMEM : __real_verbs_alloc_mw(pd, ret_mw);
+	if (start_fails("verbs_alloc_mw") || seam_strikes("fail-alloc"))
+		return -ENOMEM;
+	return __real_verbs_alloc_mw(pd, ret_mw);
 }
 
 int __wrap_verbs_dealloc_mw(struct ibv_mw *mw)
