@@ -38,11 +38,12 @@ static const struct {
 	uint32_t full;
 	uint32_t reduced;
 } harness_figures[FIGURES] = {
-	[FIGURE_EXPIRY_LEASES] = {50, 50},   [FIGURE_KILL_ROUNDS] = {20, 4},
-	[FIGURE_RESTART_LEASES] = {50, 50},  [FIGURE_STALE_DESCRIPTORS] = {50, 10},
-	[FIGURE_CYCLES] = {200, 60},	     [FIGURE_TENANT_ROUNDS] = {200, 20},
-	[FIGURE_RACE_ROUNDS] = {10000, 500}, [FIGURE_STORM_LEASES] = {10000, 1000},
+	[FIGURE_EXPIRY_LEASES] = {50, 50},     [FIGURE_KILL_ROUNDS] = {20, 4},
+	[FIGURE_RESTART_LEASES] = {50, 50},    [FIGURE_STALE_DESCRIPTORS] = {50, 10},
+	[FIGURE_CYCLES] = {200, 60},	       [FIGURE_TENANT_ROUNDS] = {200, 20},
+	[FIGURE_RACE_ROUNDS] = {10000, 500},   [FIGURE_STORM_LEASES] = {10000, 1000},
 	[FIGURE_STORM_TURN_MS] = {50, 250}, /* the quick run may share its CPUs with anything */
+	[FIGURE_LEAVING_SESSIONS] = {500, 50}, [FIGURE_LEAVING_MS] = {100, 250},
 };
 
 uint32_t harness_figure(enum harness_figure figure)
