@@ -23,10 +23,12 @@
 #define PAGE	     4096
 #define TTL_MS	     600000
 #define REQUESTS_MAX 1000
-#define RESOLVE_MS   20000
-#define LIMIT_MS     120000
-#define ADMIN_MS     100
-#define LOOK_MS	     20 /* how often the operator and the other tenant are looked after */
+/* No QP has such a number: for one that is connected the kernel would end its connection. */
+#define FIRST_QPN  0xe00000u
+#define RESOLVE_MS 20000
+#define LIMIT_MS   120000
+#define ADMIN_MS   100
+#define LOOK_MS	   20 /* how often the operator and the other tenant are looked after */
 
 /* What has become of the requests. */
 struct flood {
@@ -127,7 +129,7 @@ static int flood_connect(const struct flood *flood)
 		struct rdma_conn_param param = {
 			.private_data = garbage,
 			.private_data_len = sizeof(garbage),
-			.qp_num = (uint32_t)(1000 + i),
+			.qp_num = (uint32_t)(FIRST_QPN + i),
 			.retry_count = 5,
 			.rnr_retry_count = 6,
 		};
