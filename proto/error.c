@@ -121,6 +121,16 @@ const char *error_name(int code)
 		return "no-memory";
 	case ERROR_SYSTEM:
 		return "system";
+	case ERROR_CONNECTIONS_MAX:
+		return "connections-max";
+	case ERROR_ADDRESS_MAX:
+		return "address-max";
+	case ERROR_HANDSHAKES_MAX:
+		return "handshakes-max";
+	case ERROR_BACK_OFF:
+		return "back-off";
+	case ERROR_BANNED:
+		return "banned";
 	}
 	return "unlisted";
 }

@@ -52,7 +52,12 @@
 	X(REJECTED, 1053, "the daemon's host refused the connection")                         \
 	X(SESSION_LOST, 1054, "the connection to the daemon was lost")                        \
 	X(NO_MEMORY, 1055, "not enough memory, or not enough lockable memory")                \
-	X(SYSTEM, 1056, "a system call failed")
+	X(SYSTEM, 1056, "a system call failed")                                               \
+	X(CONNECTIONS_MAX, 1080, "the daemon has as many connections as it allows")           \
+	X(ADDRESS_MAX, 1081, "this address has as many connections as it may")                \
+	X(HANDSHAKES_MAX, 1082, "too many connections have not introduced themselves yet")    \
+	X(BACK_OFF, 1083, "too soon after something failed; wait longer each time")           \
+	X(BANNED, 1084, "banned for a time because of too many failures or violations")
 
 enum error_code {
 	ERROR_NONE = 0,
