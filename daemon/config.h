@@ -7,10 +7,11 @@
 #include <stdio.h>
 
 #include "common/log.h"
+#include "daemon/schema.h"
 
 #define CONFIG_LISTEN_MAX 8
 #define CONFIG_STRING_MAX 256
-#define CONFIG_ERROR_MAX  512
+#define CONFIG_ERROR_MAX  SCHEMA_ERROR_MAX
 
 enum config_isolation {
 	CONFIG_ISOLATION_AUTO,
@@ -59,7 +60,7 @@ struct config {
  * @error: CONFIG_ERROR_MAX bytes; on failure one line that names file, key, value and what
  *         is allowed
  *
- * Return: 0, or a negative errno (-EINVAL for anything wrong in the file).
+ * Return: 0, or a negative errno (-EINVAL for anything wrong in the file, -ENOMEM).
  */
 int config_load(const char *path, struct config *ret_config, char *error);
 
