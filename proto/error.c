@@ -121,6 +121,24 @@ const char *error_name(int code)
 		return "no-memory";
 	case ERROR_SYSTEM:
 		return "system";
+	case ERROR_QUOTA_BYTES:
+		return "quota-bytes";
+	case ERROR_QUOTA_LEASES:
+		return "quota-leases";
+	case ERROR_QUOTA_WINDOWS:
+		return "quota-windows";
+	case ERROR_QUOTA_SESSIONS:
+		return "quota-sessions";
+	case ERROR_QUOTA_LANES:
+		return "quota-lanes";
+	case ERROR_QUOTA_RATE:
+		return "quota-rate";
+	case ERROR_QUOTA_LEASE_LENGTH:
+		return "quota-lease-length";
+	case ERROR_QUOTA_TTL:
+		return "quota-ttl";
+	case ERROR_QUOTA_RIGHTS:
+		return "quota-rights";
 	case ERROR_CONNECTIONS_MAX:
 		return "connections-max";
 	case ERROR_ADDRESS_MAX:

@@ -53,6 +53,15 @@
 	X(SESSION_LOST, 1054, "the connection to the daemon was lost")                        \
 	X(NO_MEMORY, 1055, "not enough memory, or not enough lockable memory")                \
 	X(SYSTEM, 1056, "a system call failed")                                               \
+	X(QUOTA_BYTES, 1060, "the tenant's quota of bytes does not allow it")                 \
+	X(QUOTA_LEASES, 1061, "the tenant's quota of leases does not allow it")               \
+	X(QUOTA_WINDOWS, 1062, "the tenant's quota of memory windows does not allow it")      \
+	X(QUOTA_SESSIONS, 1063, "the tenant's quota of sessions does not allow it")           \
+	X(QUOTA_LANES, 1064, "the tenant's quota of lanes does not allow it")                 \
+	X(QUOTA_RATE, 1065, "the tenant sends requests faster than its quota allows")         \
+	X(QUOTA_LEASE_LENGTH, 1066, "the lease is longer than the tenant's quota allows")     \
+	X(QUOTA_TTL, 1067, "the lease would last longer than the tenant's quota allows")      \
+	X(QUOTA_RIGHTS, 1068, "the tenant's quota does not allow these access rights")        \
 	X(CONNECTIONS_MAX, 1080, "the daemon has as many connections as it allows")           \
 	X(ADDRESS_MAX, 1081, "this address has as many connections as it may")                \
 	X(HANDSHAKES_MAX, 1082, "too many connections have not introduced themselves yet")    \

@@ -50,6 +50,15 @@ TEST(error_list__numbers_fixed)
 	CHECK_INT(ERROR_MEMORY, 1037);
 	CHECK_INT(ERROR_LANE, 1040);
 	CHECK_INT(ERROR_SYSTEM, 1056);
+	CHECK_INT(ERROR_QUOTA_BYTES, 1060);
+	CHECK_INT(ERROR_QUOTA_LEASES, 1061);
+	CHECK_INT(ERROR_QUOTA_WINDOWS, 1062);
+	CHECK_INT(ERROR_QUOTA_SESSIONS, 1063);
+	CHECK_INT(ERROR_QUOTA_LANES, 1064);
+	CHECK_INT(ERROR_QUOTA_RATE, 1065);
+	CHECK_INT(ERROR_QUOTA_LEASE_LENGTH, 1066);
+	CHECK_INT(ERROR_QUOTA_TTL, 1067);
+	CHECK_INT(ERROR_QUOTA_RIGHTS, 1068);
 }
 
 /* Linux's errno values end far below, so the negative of a code is never taken for one. */
@@ -120,7 +129,8 @@ TEST(error_text__no_error)
 
 TEST(error_text__not_in_list)
 {
-	static const int numbers[] = {1, -1, 1000, 1008, 1057, -1057, INT_MAX, -INT_MAX, INT_MIN};
+	static const int numbers[] = {1,    -1,	  1000,	   1008,     1057,   -1057,
+				      1059, 1069, INT_MAX, -INT_MAX, INT_MIN};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		CHECK_STR(error_text(numbers[i]), "an error whose number is not known here");
