@@ -5,20 +5,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "daemon/tenant_settings.h"
 #include "daemon/tree.h"
-#include "proto/limits.h"
 
 struct lease;
-
-/* What a tenant can use up. */
-enum tenant_resource {
-	TENANT_BYTES, /* of the pool, in whole pages */
-	TENANT_LEASES,
-	TENANT_WINDOWS,
-	TENANT_SESSIONS,
-	TENANT_LANES,
-	TENANT_RESOURCES, /* their number */
-};
 
 struct tenant {
 	LIST_ENTRY(tenant) link;
