@@ -2,13 +2,14 @@
 /*
  * The configuration file: the table of its keys, and the rules that tie several keys
  * together. A key is added by adding a row and a field. Nothing is kept between calls; used
- * before the loop runs.
+ * before the loop runs, and by it when the file is read again.
  */
 #include "daemon/config.h"
 
 #include <assert.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/units.h"
@@ -250,12 +251,122 @@ static const struct schema_key keys[] = {
 	 .min = "0",
 	 .max = "1h",
 	 .help = "time without a loss after which that wait begins anew"},
+	{.name = "state_dir",
+	 .type = SCHEMA_STRING,
+	 .offset = FIELD(state_dir),
+	 .default_text = "/var/lib/mempoold",
+	 .min = "1",
+	 .max = "255",
+	 .help = "folder for what the daemon itself keeps: its key, saved tenants"},
+	{.name = "key_file",
+	 .type = SCHEMA_STRING,
+	 .offset = FIELD(key_file),
+	 .default_text = "",
+	 .min = "0",
+	 .max = "255",
+	 .help = "the daemon's private key; empty: a file in state_dir"},
+	{.name = "connections_max_per_address",
+	 .type = SCHEMA_UINT,
+	 .offset = FIELD(connections_max_per_address),
+	 .default_text = "64",
+	 .min = "1",
+	 .max = "65536",
+	 .help = "connections of one client address, in all"},
+	{.name = "handshakes_max",
+	 .type = SCHEMA_UINT,
+	 .offset = FIELD(handshakes_max),
+	 .default_text = "64",
+	 .min = "1",
+	 .max = "65536",
+	 .help = "connections that have not introduced themselves yet"},
+	{.name = "handshakes_max_per_address",
+	 .type = SCHEMA_UINT,
+	 .offset = FIELD(handshakes_max_per_address),
+	 .default_text = "16",
+	 .min = "1",
+	 .max = "65536",
+	 .help = "of these, from one address"},
+	{.name = "ban_after",
+	 .type = SCHEMA_UINT,
+	 .offset = FIELD(ban_after),
+	 .default_text = "10",
+	 .min = "1",
+	 .max = "1000000",
+	 .help = "failed handshakes after which an address is banned"},
+	{.name = "ban_time",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(ban_time_ms),
+	 .default_text = "10min",
+	 .min = "1ms",
+	 .max = "30d",
+	 .help = "how long a ban of an address or tenant lasts"},
+	{.name = "ban_backoff_min",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(ban_backoff_min_ms),
+	 .default_text = "100ms",
+	 .min = "0",
+	 .max = "1min",
+	 .help = "wait after the first failed handshake; doubles with each"},
+	{.name = "strikes_max",
+	 .type = SCHEMA_UINT,
+	 .offset = FIELD(strikes_max),
+	 .default_text = "10",
+	 .min = "1",
+	 .max = "1000000",
+	 .help = "refused accesses and protocol violations after which a tenant is banned"},
+	{.name = "strike_grace",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(strike_grace_ms),
+	 .default_text = "2s",
+	 .min = "0",
+	 .max = "1min",
+	 .help = "no strike for so long after the daemon itself ended a lease"},
+	{.name = "strike_decay",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(strike_decay_ms),
+	 .default_text = "1min",
+	 .min = "1ms",
+	 .max = "30d",
+	 .help = "time after which one strike is forgotten"},
+	{.name = "heartbeat",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(heartbeat_ms),
+	 .default_text = "5s",
+	 .min = "0",
+	 .max = "1min",
+	 .help = "a silent client is asked for a sign of life so often; 0: never"},
+	{.name = "orphan_grace",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(orphan_grace_ms),
+	 .default_text = "0",
+	 .min = "0",
+	 .max = "1d",
+	 .help = "how long the leases of a lost session wait for its tenant to come back"},
+	{.name = "audit_log",
+	 .type = SCHEMA_STRING,
+	 .offset = FIELD(audit_log),
+	 .default_text = "",
+	 .min = "0",
+	 .max = "255",
+	 .help = "file with a line per session and lease event; empty: with the log"},
 	{.name = "log_level",
 	 .type = SCHEMA_ENUM,
 	 .offset = FIELD(log_level),
 	 .default_text = "info",
 	 .names = log_level_names,
 	 .help = "the least important lines that are logged"},
+	{.name = "tenants",
+	 .type = SCHEMA_OBJECTS,
+	 .offset = FIELD(tenants),
+	 .count_offset = FIELD(tenant_count),
+	 .item_bytes = sizeof(struct tenant_settings),
+	 .is_allocated = true,
+	 .default_text = "",
+	 .min = "0",
+	 .max = "4096",
+	 .table = &tenant_settings_table,
+	 .is_hidden = true,
+	 .help = "who may come, and what they may take"},
 };
 
 static const struct schema_table table = {
@@ -265,18 +376,19 @@ static const struct schema_table table = {
 
 static_assert(CONFIG_LISTEN_MAX == 8, "the schema's max of listen must say the same");
 static_assert(CONFIG_STRING_MAX == 256, "the schema's max of device must say the same");
+static_assert(TENANT_SETTINGS_MAX == 4096, "the schema's max of tenants must say the same");
 
 /* Rules that tie several keys together. */
 static int check_together(const struct schema_context *context, const struct config *config)
 {
 	char ttl_default[UNITS_TEXT_MAX], ttl_max[UNITS_TEXT_MAX];
 
-	if (config->ttl_default_ms <= config->ttl_max_ms)
-		return 0;
-	return schema_fail(context, "ttl_default",
-			   "%s is longer than ttl_max; allowed: at most ttl_max, %s",
-			   units_format_duration(config->ttl_default_ms, ttl_default),
-			   units_format_duration(config->ttl_max_ms, ttl_max));
+	if (config->ttl_default_ms > config->ttl_max_ms)
+		return schema_fail(context, "ttl_default",
+				   "%s is longer than ttl_max; allowed: at most ttl_max, %s",
+				   units_format_duration(config->ttl_default_ms, ttl_default),
+				   units_format_duration(config->ttl_max_ms, ttl_max));
+	return tenant_settings_check(config->tenants, config->tenant_count, context);
 }
 
 static int read_root(const struct schema_context *context, json_t *root, struct config *ret_config)
@@ -288,8 +400,10 @@ static int read_root(const struct schema_context *context, json_t *root, struct 
 	r = schema_read(&table, root, &config, context);
 	if (r == 0)
 		r = check_together(context, &config);
-	if (r < 0)
+	if (r < 0) {
+		config_free(&config);
 		return r;
+	}
 	*ret_config = config;
 	return 0;
 }
@@ -306,6 +420,13 @@ int config_load(const char *path, struct config *ret_config, char *error)
 	r = read_root(&context, root, ret_config);
 	json_decref(root);
 	return r;
+}
+
+void config_free(struct config *config)
+{
+	free(config->tenants);
+	config->tenants = NULL;
+	config->tenant_count = 0;
 }
 
 void config_defaults(struct config *ret_config)

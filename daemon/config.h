@@ -8,6 +8,7 @@
 
 #include "common/log.h"
 #include "daemon/schema.h"
+#include "daemon/tenant_settings.h"
 
 #define CONFIG_LISTEN_MAX 8
 #define CONFIG_STRING_MAX 256
@@ -50,19 +51,38 @@ struct config {
 	uint64_t lane_wait_min_ms;	/* wait before a second lost lane is replaced; doubles */
 	uint64_t lane_wait_max_ms;
 	uint64_t lane_peace_ms; /* without a loss, after which the wait begins anew */
-	int log_level;		/* enum log_level */
+	char state_dir[CONFIG_STRING_MAX];
+	char key_file[CONFIG_STRING_MAX];     /* "" = a file in state_dir */
+	uint64_t connections_max_per_address; /* in all */
+	uint64_t handshakes_max;	      /* connections that have not introduced themselves */
+	uint64_t handshakes_max_per_address;
+	uint64_t ban_after;	     /* failed handshakes of an address */
+	uint64_t ban_time_ms;	     /* of an address or tenant */
+	uint64_t ban_backoff_min_ms; /* after the first failure; doubles */
+	uint64_t strikes_max;	     /* of a tenant, before it is banned */
+	uint64_t strike_grace_ms;    /* no strike so long after the daemon ended a window itself */
+	uint64_t strike_decay_ms;    /* after which one strike is forgotten */
+	uint64_t heartbeat_ms;	     /* 0 = none */
+	uint64_t orphan_grace_ms;    /* 0 = leases end with their session */
+	char audit_log[CONFIG_STRING_MAX]; /* a file; "" = with the log */
+	int log_level;			   /* enum log_level */
+	struct tenant_settings *tenants;   /* owned; no name and no key is there twice */
+	size_t tenant_count;
 };
 
 /**
  * config_load() - read and check a configuration file
  * @path: the file; at most 1 MiB
- * @ret_config: complete with defaults on success, untouched on failure
+ * @ret_config: complete with defaults on success, for config_free(); untouched on failure
  * @error: CONFIG_ERROR_MAX bytes; on failure one line that names file, key, value and what
  *         is allowed
  *
  * Return: 0, or a negative errno (-EINVAL for anything wrong in the file, -ENOMEM).
  */
 int config_load(const char *path, struct config *ret_config, char *error);
+
+/** config_free() - give back the tenants; the rest stays */
+void config_free(struct config *config);
 
 /**
  * config_defaults() - what an empty file gives (pool_size and listen have no default: left 0)

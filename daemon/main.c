@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 	bool check_only = false;
 	struct config config;
 	char error[CONFIG_ERROR_MAX];
-	int option;
+	int option, status;
 
 	while ((option = getopt_long(argc, argv, "c:h", main_options, NULL)) != -1) {
 		switch (option) {
@@ -78,10 +78,14 @@ int main(int argc, char **argv)
 		fprintf(stderr, "mempoold: %s\n", error);
 		return SERVER_EXIT_USAGE;
 	}
-	if (check_only)
+	if (check_only) {
+		config_free(&config);
 		return SERVER_EXIT_OK;
+	}
 	log_set_level((enum log_level)config.log_level);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
-	return server_run(&config);
+	status = server_run(&config);
+	config_free(&config);
+	return status;
 }

@@ -6,6 +6,7 @@
 #include "daemon/config.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -73,6 +74,22 @@ static void check_taken(const char *member)
 	CHECK_INT(loaded.r, 0);
 }
 
+/* Key number @n in base64: a byte of it, then zeros. */
+static const char *key_text(unsigned int n)
+{
+	static char texts[4][SECURE_KEY_TEXT_LENGTH + 1];
+	static unsigned int next;
+	uint8_t key[SECURE_KEY_BYTES] = {0};
+	char *text = texts[next++ % 4];
+
+	key[0] = (uint8_t)n;
+	key[1] = (uint8_t)(n >> 8);
+	key[31] = 0x40;
+	secure_key_encode(key, text);
+	text[SECURE_KEY_TEXT_LENGTH] = '\0';
+	return text;
+}
+
 TEST(config_defaults__values)
 {
 	struct config c;
@@ -102,7 +119,23 @@ TEST(config_defaults__values)
 	CHECK_INT(c.lane_sweep_ms, 5000);
 	CHECK_INT(c.completion_timeout_ms, 2000);
 	CHECK_INT(c.credit_timeout_ms, 2000);
+	CHECK_STR(c.state_dir, "/var/lib/mempoold");
+	CHECK_STR(c.key_file, "");
+	CHECK_INT(c.connections_max_per_address, 64);
+	CHECK_INT(c.handshakes_max, 64);
+	CHECK_INT(c.handshakes_max_per_address, 16);
+	CHECK_INT(c.ban_after, 10);
+	CHECK_INT(c.ban_time_ms, 600000);
+	CHECK_INT(c.ban_backoff_min_ms, 100);
+	CHECK_INT(c.strikes_max, 10);
+	CHECK_INT(c.strike_grace_ms, 2000);
+	CHECK_INT(c.strike_decay_ms, 60000);
+	CHECK_INT(c.heartbeat_ms, 5000);
+	CHECK_INT(c.orphan_grace_ms, 0);
+	CHECK_STR(c.audit_log, "");
 	CHECK_INT(c.log_level, LOG_LEVEL_INFO);
+	CHECK(!c.tenants);
+	CHECK_INT(c.tenant_count, 0);
 }
 
 TEST(config_load__every_key)
@@ -122,6 +155,12 @@ TEST(config_load__every_key)
 		  "\"revoke_grace\":\"16ms\",\"quiesce_timeout\":\"17ms\","
 		  "\"lane_wait_min\":\"18ms\",\"lane_wait_max\":\"19ms\","
 		  "\"lane_peace\":\"20ms\","
+		  "\"state_dir\":\"/tmp/s\",\"key_file\":\"/tmp/k\","
+		  "\"connections_max_per_address\":21,\"handshakes_max\":22,"
+		  "\"handshakes_max_per_address\":23,\"ban_after\":24,\"ban_time\":\"25ms\","
+		  "\"ban_backoff_min\":\"26ms\",\"strikes_max\":27,\"strike_grace\":\"28ms\","
+		  "\"strike_decay\":\"29ms\",\"heartbeat\":\"30ms\","
+		  "\"orphan_grace\":\"31ms\",\"audit_log\":\"/tmp/l\",\"tenants\":[],"
 		  "\"log_level\":\"debug\"}",
 		  &loaded);
 	CHECK_INT(loaded.r, 0);
@@ -156,6 +195,22 @@ TEST(config_load__every_key)
 	CHECK_INT(c->lane_wait_min_ms, 18);
 	CHECK_INT(c->lane_wait_max_ms, 19);
 	CHECK_INT(c->lane_peace_ms, 20);
+	CHECK_STR(c->state_dir, "/tmp/s");
+	CHECK_STR(c->key_file, "/tmp/k");
+	CHECK_INT(c->connections_max_per_address, 21);
+	CHECK_INT(c->handshakes_max, 22);
+	CHECK_INT(c->handshakes_max_per_address, 23);
+	CHECK_INT(c->ban_after, 24);
+	CHECK_INT(c->ban_time_ms, 25);
+	CHECK_INT(c->ban_backoff_min_ms, 26);
+	CHECK_INT(c->strikes_max, 27);
+	CHECK_INT(c->strike_grace_ms, 28);
+	CHECK_INT(c->strike_decay_ms, 29);
+	CHECK_INT(c->heartbeat_ms, 30);
+	CHECK_INT(c->orphan_grace_ms, 31);
+	CHECK_STR(c->audit_log, "/tmp/l");
+	CHECK_INT(c->tenant_count, 0);
+	CHECK(!c->tenants);
 	CHECK_INT(c->log_level, LOG_LEVEL_DEBUG);
 }
 
@@ -499,6 +554,244 @@ TEST(config_load__long_path_and_value)
 	CHECK(strstr(error, "ppp...: cannot be opened: File name too long"));
 }
 
+/* For each new kind of wrong value a key of each type, then the ends of all ranges. */
+TEST(config_load__admission_wrong_type)
+{
+	check_refused("\"state_dir\":1", ": state_dir: 1 is not a string; allowed: 1..255 "
+					 "characters");
+	check_refused("\"key_file\":[]", ": key_file: [] is not a string; allowed: 0..255 "
+					 "characters");
+	check_refused("\"audit_log\":{}", ": audit_log: {} is not a string; allowed: 0..255 "
+					  "characters");
+	check_refused("\"connections_max_per_address\":\"1\"",
+		      ": connections_max_per_address: \"1\" is not a number; allowed: 1..65536");
+	check_refused("\"handshakes_max\":null",
+		      ": handshakes_max: null is not a number; allowed: 1..65536");
+	check_refused("\"handshakes_max_per_address\":true",
+		      ": handshakes_max_per_address: true is not a number; allowed: 1..65536");
+	check_refused("\"ban_after\":\"10\"",
+		      ": ban_after: \"10\" is not a number; allowed: 1..1000000");
+	check_refused("\"strikes_max\":1.5",
+		      ": strikes_max: 1.5 is not a number; allowed: 1..1000000");
+	check_refused("\"ban_time\":600", ": ban_time: 600 is not a string with a duration such as "
+					  "\"5s\"; allowed: 1ms..30d");
+	check_refused("\"ban_backoff_min\":\"1\"",
+		      ": ban_backoff_min: \"1\" is not a string with a duration such as \"5s\"; "
+		      "allowed: 0..1min");
+	check_refused("\"strike_grace\":\"2 s\"",
+		      ": strike_grace: \"2 s\" is not a string with a duration such as \"5s\"; "
+		      "allowed: 0..1min");
+	check_refused("\"strike_decay\":\"1MiB\"",
+		      ": strike_decay: \"1MiB\" is not a string with a duration such as \"5s\"; "
+		      "allowed: 1ms..30d");
+	check_refused("\"heartbeat\":5", ": heartbeat: 5 is not a string with a duration such as "
+					 "\"5s\"; allowed: 0..1min");
+	check_refused("\"orphan_grace\":\"\"",
+		      ": orphan_grace: \"\" is not a string with a duration such as \"5s\"; "
+		      "allowed: 0..1d");
+	check_refused("\"tenants\":{}",
+		      ": tenants: is not a list of JSON objects; allowed: 0..4096 entries");
+}
+
+TEST(config_load__admission_range)
+{
+	static const char *const taken[] = {
+		"\"connections_max_per_address\":1",
+		"\"connections_max_per_address\":65536",
+		"\"handshakes_max\":1",
+		"\"handshakes_max\":65536",
+		"\"handshakes_max_per_address\":1",
+		"\"handshakes_max_per_address\":65536",
+		"\"ban_after\":1",
+		"\"ban_after\":1000000",
+		"\"strikes_max\":1",
+		"\"strikes_max\":1000000",
+		"\"ban_time\":\"1ms\"",
+		"\"ban_time\":\"30d\"",
+		"\"ban_backoff_min\":\"0\"",
+		"\"ban_backoff_min\":\"60s\"",
+		"\"strike_grace\":\"0\"",
+		"\"strike_grace\":\"60s\"",
+		"\"strike_decay\":\"1ms\"",
+		"\"strike_decay\":\"30d\"",
+		"\"heartbeat\":\"0\"",
+		"\"heartbeat\":\"60s\"",
+		"\"orphan_grace\":\"0\"",
+		"\"orphan_grace\":\"24h\"",
+	};
+	static const char *const refused[] = {
+		"\"connections_max_per_address\":0",
+		"\"connections_max_per_address\":65537",
+		"\"handshakes_max\":0",
+		"\"handshakes_max\":65537",
+		"\"handshakes_max_per_address\":0",
+		"\"handshakes_max_per_address\":65537",
+		"\"ban_after\":0",
+		"\"ban_after\":1000001",
+		"\"strikes_max\":0",
+		"\"strikes_max\":1000001",
+		"\"strikes_max\":-1",
+		"\"ban_time\":\"0\"",
+		"\"ban_time\":\"2592000001ms\"",
+		"\"ban_backoff_min\":\"60001ms\"",
+		"\"strike_grace\":\"60001ms\"",
+		"\"strike_decay\":\"0\"",
+		"\"strike_decay\":\"2592000001ms\"",
+		"\"heartbeat\":\"60001ms\"",
+		"\"orphan_grace\":\"86400001ms\"",
+	};
+	struct loaded loaded;
+
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+		check_taken(taken[i]);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		load_member(refused[i], &loaded);
+		CHECK_INT(loaded.r, -EINVAL);
+		CHECK(strstr(loaded.error, " is out of range; allowed: "));
+	}
+}
+
+TEST(config_load__paths_length)
+{
+	static const char *const names[] = {"state_dir", "key_file", "audit_log"};
+	char member[512];
+	struct loaded loaded;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(member, sizeof(member), "\"%s\":\"%0255d\"", names[i], 0);
+		check_taken(member);
+		snprintf(member, sizeof(member), "\"%s\":\"%0256d\"", names[i], 0);
+		load_member(member, &loaded);
+		CHECK_INT(loaded.r, -EINVAL);
+		CHECK(strstr(loaded.error, "... is too short or too long; allowed: "));
+	}
+	check_refused("\"state_dir\":\"\"", ": state_dir: \"\" is too short or too long; allowed: "
+					    "1..255 characters");
+	check_taken("\"key_file\":\"\",\"audit_log\":\"\"");
+	check_refused("\"audit_log\":\"a\\tb\"",
+		      ": audit_log: \"a\\\\tb\" is not valid; allowed: 0..255 characters");
+}
+
+/* The wrong key of a tenant, which has a name and a key besides. */
+static void check_tenant_refused(const char *member, const char *error)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text),
+		 "\"tenants\":[{\"name\":\"a\",\"keys\":[\"%s\"]},"
+		 "{\"name\":\"b\",\"keys\":[\"%s\"],%s}]",
+		 key_text(1), key_text(2), member);
+	check_refused(text, error);
+}
+
+TEST(config_load__tenants)
+{
+	struct loaded loaded;
+	const struct config *c = &loaded.config;
+	char text[1024];
+
+	snprintf(text, sizeof(text),
+		 "\"tenants\":[{\"name\":\"alpha\",\"keys\":[\"%s\",\"%s\"]},"
+		 "{\"quota\":{\"bytes\":\"1GiB\",\"rights\":[\"read\"]},\"keys\":[\"%s\"],"
+		 "\"name\":\"beta\"}]",
+		 key_text(1), key_text(2), key_text(3));
+	load_member(text, &loaded);
+	CHECK_STR(loaded.error, "");
+	CHECK_INT(loaded.r, 0);
+	CHECK_INT(c->tenant_count, 2);
+	CHECK_STR(c->tenants[0].name, "alpha");
+	CHECK_INT(c->tenants[0].key_count, 2);
+	CHECK_INT(c->tenants[0].keys[0][0], 1);
+	CHECK_INT(c->tenants[0].keys[1][0], 2);
+	CHECK_INT(c->tenants[0].keys[1][31], 0x40);
+	CHECK_INT(c->tenants[0].quota.limit[TENANT_BYTES], UINT64_C(64) << 40);
+	CHECK_INT(c->tenants[0].quota.rights, 7);
+	CHECK_STR(c->tenants[1].name, "beta");
+	CHECK_INT(c->tenants[1].key_count, 1);
+	CHECK_INT(c->tenants[1].quota.limit[TENANT_BYTES], 1 << 30);
+	CHECK_INT(c->tenants[1].quota.limit[TENANT_LEASES], 1048576);
+	CHECK_INT(c->tenants[1].quota.rights, 1);
+	config_free(&loaded.config);
+	CHECK(!c->tenants);
+	CHECK_INT(c->tenant_count, 0);
+	config_free(&loaded.config);
+}
+
+TEST(config_load__tenant_path_in_error)
+{
+	check_tenant_refused("\"nane\":1", ": tenants[1].nane: is not a known key; mempoold "
+					   "--help-config lists all");
+	check_tenant_refused("\"quota\":1", ": tenants[1].quota: is not a JSON object");
+	check_tenant_refused("\"quota\":{\"byte\":1}",
+			     ": tenants[1].quota.byte: is not a known key; mempoold "
+			     "--help-config lists all");
+	check_tenant_refused("\"quota\":{\"bytes\":\"65TiB\"}",
+			     ": tenants[1].quota.bytes: \"65TiB\" is out of range; allowed: "
+			     "0..64TiB");
+	check_tenant_refused("\"quota\":{\"bytes\":\"1GiB\",\"bytes\":\"1GiB\"}",
+			     ": line 1: duplicate object key near '\"bytes\"'");
+	check_refused("\"tenants\":[{\"name\":\"a\"}]",
+		      ": tenants[0].keys: is required and missing; allowed: 1..8 entries of the "
+		      "form base64 of 32 bytes");
+	check_refused("\"tenants\":[7]", ": tenants[0]: is not a JSON object");
+}
+
+TEST(config_load__tenants_alike)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text),
+		 "\"tenants\":[{\"name\":\"a\",\"keys\":[\"%s\"]},"
+		 "{\"name\":\"a\",\"keys\":[\"%s\"]}]",
+		 key_text(1), key_text(2));
+	check_refused(text, ": tenants[1].name: \"a\" is the name of tenants[0] as well; allowed: "
+			    "each name once");
+	snprintf(text, sizeof(text),
+		 "\"tenants\":[{\"name\":\"a\",\"keys\":[\"%s\",\"%s\"]},"
+		 "{\"name\":\"b\",\"keys\":[\"%s\"]}]",
+		 key_text(1), key_text(2), key_text(2));
+	check_refused(text,
+		      ": tenants[1].keys[0]: a key of \"b\" is tenants[0].keys[1] of \"a\" as "
+		      "well; allowed: each key once");
+}
+
+/* Tenants with names and keys of their own, as one list. */
+static char *many_tenants(unsigned int count)
+{
+	size_t cap = 200 + (size_t)count * 100, used;
+	char *text = malloc(cap);
+
+	if (!text)
+		abort();
+	used = (size_t)snprintf(text, cap, "{" REQUIRED ",\"tenants\":[");
+	for (unsigned int i = 0; i < count; i++)
+		used += (size_t)snprintf(text + used, cap - used,
+					 "%s{\"name\":\"t%u\",\"keys\":[\"%s\"]}", i > 0 ? "," : "",
+					 i, key_text(i));
+	snprintf(text + used, cap - used, "]}");
+	return text;
+}
+
+TEST(config_load__tenant_count)
+{
+	char *text = many_tenants(4096);
+	struct loaded loaded;
+
+	load_text(text, &loaded);
+	free(text);
+	CHECK_STR(loaded.error, "");
+	CHECK_INT(loaded.r, 0);
+	CHECK_INT(loaded.config.tenant_count, 4096);
+	CHECK_STR(loaded.config.tenants[4095].name, "t4095");
+	config_free(&loaded.config);
+	text = many_tenants(4097);
+	load_text(text, &loaded);
+	free(text);
+	CHECK_STR(loaded.error,
+		  ": tenants: has too few or too many entries; allowed: 0..4096 entries");
+	CHECK_INT(loaded.r, -EINVAL);
+}
+
 /* The text of the table, for the keys and their columns. */
 TEST(config_print_schema__rows)
 {
@@ -511,13 +804,48 @@ TEST(config_print_schema__rows)
 	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	CHECK_INT(lines, 30);
-	CHECK(strstr(text, "\npool_size           size      (required)                1MiB..64TiB, "
-			   "a multiple of 4KiB "));
-	CHECK(strstr(text, "\ndevice              string    (empty) "));
-	CHECK(strstr(text, "\nlog_level           choice    info                      "
-			   "error|warn|info|debug "));
+	CHECK_INT(lines, 57);
+	CHECK(strstr(text,
+		     "\npool_size                            size      (required)              "
+		     "  1MiB..64TiB, a multiple of 4KiB "));
+	CHECK(strstr(text, "\ndevice                               string    (empty) "));
+	CHECK(strstr(text,
+		     "\nlog_level                            choice    info                    "
+		     "  error|warn|info|debug "));
+	CHECK(strstr(text,
+		     "\ntenants[].quota.requests_per_second  number    0                       "
+		     "  0..1000000 "));
 	free(text);
+}
+
+/* The example is valid, and names every key of the table. */
+TEST(config_load__example)
+{
+	char error[CONFIG_ERROR_MAX] = "", *help = NULL, *save = NULL;
+	json_t *example = json_load_file(CONFIG_EXAMPLE, 0, NULL);
+	struct config config;
+	size_t len = 0, keys = 0;
+	FILE *out = open_memstream(&help, &len);
+
+	CHECK(example && out);
+	CHECK_INT(config_load(CONFIG_EXAMPLE, &config, error), 0);
+	CHECK_STR(error, "");
+	CHECK_INT(config.tenant_count, 2);
+	config_free(&config);
+	config_print_schema(out);
+	fclose(out);
+	for (char *line = strtok_r(help, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		line[strcspn(line, " ")] = '\0';
+		if (!strcmp(line, "KEY") || strpbrk(line, ".["))
+			continue;
+		if (!json_object_get(example, line))
+			printf("# %s\n", line);
+		CHECK(json_object_get(example, line));
+		keys++;
+	}
+	CHECK_INT(keys, 44);
+	json_decref(example);
+	free(help);
 }
 
 TEST(config_isolation_name__all)
