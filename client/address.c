@@ -45,7 +45,7 @@ static const char *address_split(const char *text, const char **ret_host, size_t
 	return end;
 }
 
-int address_parse(const char *text, struct address *ret_address)
+static int address_parse_host(const char *text, struct address *ret_address)
 {
 	const char *port = ADDRESS_PORT;
 	struct address address = {0};
@@ -64,6 +64,45 @@ int address_parse(const char *text, struct address *ret_address)
 		return -EINVAL;
 	memcpy(address.host, host, len_bytes);
 	memcpy(address.port, port, strlen(port));
+	*ret_address = address;
+	return 0;
+}
+
+/* The one parameter that there is; it is written as it is, without %-encoding. */
+static int address_parse_query(const char *query, struct address *address)
+{
+	static const char name[] = "key=";
+	size_t len_bytes;
+
+	if (strncmp(query, name, sizeof(name) - 1) != 0)
+		return -EINVAL;
+	query += sizeof(name) - 1;
+	len_bytes = strnlen(query, ADDRESS_KEY_MAX + 1);
+	if (len_bytes == 0 || len_bytes > ADDRESS_KEY_MAX)
+		return -EINVAL;
+	memcpy(address->key, query, len_bytes + 1);
+	return 0;
+}
+
+int address_parse(const char *text, struct address *ret_address)
+{
+	static const char scheme[] = "mempool://";
+	char host[ADDRESS_HOST_MAX + sizeof(":65535[]")];
+	struct address address;
+	size_t len_bytes;
+
+	if (strncmp(text, scheme, sizeof(scheme) - 1) != 0)
+		return address_parse_host(text, ret_address);
+	text += sizeof(scheme) - 1;
+	len_bytes = strcspn(text, "?");
+	if (len_bytes >= sizeof(host))
+		return -EINVAL;
+	memcpy(host, text, len_bytes);
+	host[len_bytes] = '\0';
+	if (address_parse_host(host, &address) < 0)
+		return -EINVAL;
+	if (text[len_bytes] == '?' && address_parse_query(text + len_bytes + 1, &address) < 0)
+		return -EINVAL;
 	*ret_address = address;
 	return 0;
 }

@@ -7,15 +7,17 @@
 
 #define ADDRESS_HOST_MAX 255 /* bytes, without the terminating NUL */
 #define ADDRESS_TEXT_MAX 80
+#define ADDRESS_KEY_MAX	 44 /* bytes of a public key in base64 */
 #define ADDRESS_PORT	 "7471"
 
 struct address {
 	char host[ADDRESS_HOST_MAX + 1];
 	char port[6];
+	char key[ADDRESS_KEY_MAX + 1]; /* of the daemon; "": the address names none */
 };
 
 /**
- * address_parse() - "host", "host:port", "[v6]", "[v6]:port"
+ * address_parse() - "host", "host:port", "[v6]", "[v6]:port", "mempool://[v6]:port?key=BASE64"
  * @text: more than one colon outside of brackets is refused; port 1 to 65535, in decimal digits
  * @ret_address: the parts; the port is ADDRESS_PORT if none is given
  *

@@ -94,11 +94,16 @@ static int cm_left_ms(const struct cm *cm)
 	return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
+void cm_set_private_data(struct cm *cm, const struct private_data *data)
+{
+	cm->private_data_len_bytes = private_data_encode(data, cm->private_data);
+}
+
 void cm_open(struct cm *cm, struct rdma_event_channel *channel, struct sockaddr *peer,
 	     const struct private_data *data, uint64_t deadline_ns)
 {
 	assert(cm->state == CM_CLOSED);
-	cm->private_data_len_bytes = private_data_encode(data, cm->private_data);
+	cm_set_private_data(cm, data);
 	cm->deadline_ns = deadline_ns;
 	cm->error = (struct client_error){0};
 	if (rdma_create_id(channel, &cm->id, cm, RDMA_PS_TCP) != 0) {

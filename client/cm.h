@@ -64,6 +64,9 @@ void cm_deinit(struct cm *cm);
 void cm_open(struct cm *cm, struct rdma_event_channel *channel, struct sockaddr *peer,
 	     const struct private_data *data, uint64_t deadline_ns);
 
+/** cm_set_private_data() - to go with the request instead of that of cm_open(); from ops->prepare */
+void cm_set_private_data(struct cm *cm, const struct private_data *data);
+
 /**
  * cm_wait() - until the connection is established
  *

@@ -13,12 +13,14 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/lane.h"
 #include "client/lease.h"
 #include "client/pool.h"
+#include "client/secrets.h"
 #include "client/wait.h"
 #include "common/clock.h"
 #include "common/secure.h"
@@ -29,6 +31,13 @@
 #define CONTROL_ROUTE	 1 /* the queue is the endpoint's own, so one route does */
 #define CONTROL_BATCH	 16
 #define CONTROL_BATCHES	 16 /* in one step */
+#define CONTROL_BEATS	 3  /* of the daemon that may fail to come before it counts as gone */
+
+static const struct private_data control_request_data = {
+	.kind = PRIVATE_DATA_CONTROL,
+	.version = PROTO_VERSION,
+	.version_min = PROTO_VERSION_MIN,
+};
 
 static int control_setup(struct cm *cm)
 {
@@ -61,8 +70,11 @@ static int control_setup(struct cm *cm)
 	if (rdma_create_qp(cm->id, pd, &attr) != 0)
 		return -errno;
 	control->posted = true;
+	channel_init_client(&pool->secrets->channel, &control_request_data, PROTO_VERSION,
+			    &pool->secrets->own, pool->secrets->daemon_public);
 	return endpoint_init(&control->ep, cm->id->qp, control->memory.bytes,
-			     control->memory.mr->lkey, CONTROL_RECEIVES, CONTROL_ROUTE);
+			     control->memory.mr->lkey, CONTROL_RECEIVES, CONTROL_ROUTE,
+			     &pool->secrets->channel);
 }
 
 static int control_prepare(struct cm *cm)
@@ -120,15 +132,10 @@ void control_deinit(struct mempool *pool)
 
 int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_ns)
 {
-	struct private_data data = {
-		.kind = PRIVATE_DATA_CONTROL,
-		.version = PROTO_VERSION,
-		.version_min = PROTO_VERSION_MIN,
-	};
 	int r;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	cm_open(&pool->control.cm, pool->channel, peer, &data, deadline_ns);
+	cm_open(&pool->control.cm, pool->channel, peer, &control_request_data, deadline_ns);
 	r = cm_wait(&pool->control.cm, &pool->lock);
 	(void)pthread_mutex_unlock(&pool->lock);
 	return r;
@@ -289,7 +296,7 @@ static int control_welcome(struct request *request, const struct message *m)
 	return 0;
 }
 
-int control_hello(struct mempool *pool, const char *tenant, uint64_t deadline_ns)
+int control_hello(struct mempool *pool, uint64_t deadline_ns)
 {
 	struct message m = {
 		.type = MESSAGE_HELLO,
@@ -297,7 +304,6 @@ int control_hello(struct mempool *pool, const char *tenant, uint64_t deadline_ns
 	};
 
 	secure_random(m.u.hello.instance, sizeof(m.u.hello.instance));
-	(void)snprintf(m.u.hello.tenant, sizeof(m.u.hello.tenant), "%s", tenant);
 	return control_request(pool, &m, MESSAGE_WELCOME, control_welcome, pool, deadline_ns);
 }
 
@@ -434,6 +440,13 @@ static void control_complete(struct mempool *pool, const struct ibv_wc *wc)
 		control_message(pool, &m);
 	else if (r == -ENETRESET)
 		control_lose(pool, MEMPOOL_E_SESSION_LOST, "the connection to the daemon broke");
+	else if (r == -EKEYREJECTED)
+		control_lose(pool, MEMPOOL_E_AUTH,
+			     pool->control.welcomed ? "a message of the daemon cannot be opened"
+						    : "the daemon's answer cannot be opened: its "
+						      "key is not the one expected");
+	else if (r == -EOVERFLOW)
+		control_lose(pool, MEMPOOL_E_AUTH, "the keys of the session are used up");
 	else
 		control_lose(pool, MEMPOOL_E_PROTOCOL, "the daemon broke the protocol");
 }
@@ -449,6 +462,58 @@ static bool control_batch(struct mempool *pool)
 	for (int i = 0; i < n; i++)
 		control_complete(pool, &wc[i]);
 	return n == CONTROL_BATCH;
+}
+
+/* When we must have said something, and when we must have heard something. */
+static uint64_t control_beat_ns(const struct control *control)
+{
+	return clock_add_ms(control->ep.spoke_ns, control->welcome.heartbeat_ms);
+}
+
+static uint64_t control_silent_ns(const struct control *control)
+{
+	return clock_add_ms(control->ep.heard_ns,
+			    (uint64_t)CONTROL_BEATS * control->welcome.heartbeat_ms);
+}
+
+static bool control_has_heart(const struct control *control)
+{
+	return control->welcomed && !control->lost && control->welcome.heartbeat_ms != 0;
+}
+
+int control_next_ms(const struct mempool *pool)
+{
+	const struct control *control = &pool->control;
+	uint64_t beat_ns = control_beat_ns(control);
+	uint64_t silent_ns = control_silent_ns(control);
+	uint64_t left_ms;
+
+	if (!control_has_heart(control))
+		return -1;
+	/* A ping that found no credit is tried again when one comes, not in a busy loop. */
+	if (beat_ns < silent_ns && control->ep.waiting == 0)
+		silent_ns = beat_ns;
+	left_ms = clock_left_ms(silent_ns, clock_now_ns());
+	return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
+}
+
+static void control_beat(struct mempool *pool)
+{
+	struct control *control = &pool->control;
+	struct message m = {.type = MESSAGE_PING};
+	uint64_t now_ns = clock_now_ns();
+
+	if (!control_has_heart(control))
+		return;
+	if (control_silent_ns(control) <= now_ns) {
+		control_lose(pool, MEMPOOL_E_SESSION_LOST, "the daemon is silent");
+		return;
+	}
+	if (control_beat_ns(control) > now_ns || control->ep.waiting > 0)
+		return;
+	/* The answer finds nobody; that it comes is enough. */
+	m.request_id = ++control->requests.last_id;
+	(void)control_post(pool, ENDPOINT_ORDINARY, &m);
 }
 
 void control_step(struct mempool *pool)
@@ -468,6 +533,7 @@ void control_step(struct mempool *pool)
 	}
 	if (endpoint_flush(&control->ep) < 0)
 		control_lose(pool, MEMPOOL_E_SESSION_LOST, "cannot send to the daemon");
+	control_beat(pool);
 	if (!control_sending(control))
 		(void)pthread_cond_broadcast(&control->sent);
 }

@@ -44,7 +44,7 @@ void control_deinit(struct mempool *pool);
 int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_ns);
 
 /** control_hello() - the handshake; takes the lock; Return: 0 or a code, last error set */
-int control_hello(struct mempool *pool, const char *tenant, uint64_t deadline_ns);
+int control_hello(struct mempool *pool, uint64_t deadline_ns);
 
 /** control_bye() - tell the daemon that all is done, if that can be done in time; takes the lock */
 void control_bye(struct mempool *pool, uint64_t deadline_ns);
@@ -92,6 +92,9 @@ int control_request(struct mempool *pool, struct message *m, uint16_t answer_typ
 
 /** control_step() - digest completions, without blocking; lock held */
 void control_step(struct mempool *pool);
+
+/** control_next_ms() - when control_step() is due at the latest: milliseconds for poll(), or -1; lock held */
+int control_next_ms(const struct mempool *pool);
 
 /** control_lose() - the session is over: wake everybody; lock held */
 void control_lose(struct mempool *pool, int code, const char *text);

@@ -19,6 +19,7 @@
 #include "client/control.h"
 #include "client/error.h"
 #include "client/pool.h"
+#include "client/secrets.h"
 #include "client/wait.h"
 #include "common/clock.h"
 #include "proto/error.h"
@@ -49,6 +50,25 @@ static int lane_query(struct lane *lane, struct cm *cm)
 	lane->message_max_bytes =
 		port.max_msg_sz < LANE_SLOT_BYTES ? port.max_msg_sz : LANE_SLOT_BYTES;
 	return lane->message_max_bytes > 0 ? 0 : -EIO;
+}
+
+/* Only we can make this connection to the session: its QP and address are known at last. */
+static void lane_prove(const struct lane *lane, struct cm *cm)
+{
+	struct channel_lane bound = {
+		.session_id = lane->pool->control.welcome.session_id,
+		.lane = lane->number,
+		.client_qpn = cm->id->qp->qp_num,
+	};
+	struct private_data data = {
+		.kind = PRIVATE_DATA_LANE,
+		.session_id = bound.session_id,
+		.lane = bound.lane,
+	};
+
+	channel_lane_address(rdma_get_local_addr(cm->id), &bound);
+	channel_lane_mac(&lane->pool->secrets->channel, &bound, data.mac);
+	cm_set_private_data(cm, &data);
 }
 
 static int lane_setup(struct cm *cm)
@@ -82,7 +102,10 @@ static int lane_setup(struct cm *cm)
 		return r;
 	attr.send_cq = lane->cq.cq;
 	attr.recv_cq = lane->cq.cq;
-	return rdma_create_qp(cm->id, pd, &attr) != 0 ? -errno : 0;
+	if (rdma_create_qp(cm->id, pd, &attr) != 0)
+		return -errno;
+	lane_prove(lane, cm);
+	return 0;
 }
 
 static int lane_prepare(struct cm *cm)
@@ -324,12 +347,9 @@ static int lane_connect(struct lane *lane, uint64_t deadline_ns)
 	int r;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	data.lane = lane->offer.lane;
-	memcpy(data.token, lane->offer.token, sizeof(data.token));
 	if (pool->control.lost) {
 		r = client_error_forward(&pool->control.loss);
 	} else {
-		data.session_id = pool->control.welcome.session_id;
 		lane->state = LANE_OPENING;
 		lane->number = lane->offer.lane;
 		cm_open(&lane->cm, pool->channel, (struct sockaddr *)&pool->peer, &data,

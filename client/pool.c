@@ -23,6 +23,7 @@
 
 #include "client/address.h"
 #include "client/lease.h"
+#include "client/secrets.h"
 #include "client/wait.h"
 #include "common/clock.h"
 #include "common/secure.h"
@@ -124,6 +125,7 @@ static void *pool_thread(void *arg)
 		{.fd = pool->channel->fd, .events = POLLIN},
 		{.events = POLLIN},
 	};
+	int next_ms;
 
 	(void)pthread_mutex_lock(&pool->lock);
 	while (!pool->stop) {
@@ -131,8 +133,9 @@ static void *pool_thread(void *arg)
 		fds[2].fd = pool->control.posted && !pool->control.lost
 				    ? pool->control.cq.channel->fd
 				    : -1;
+		next_ms = control_next_ms(pool);
 		(void)pthread_mutex_unlock(&pool->lock);
-		(void)poll(fds, 3, -1);
+		(void)poll(fds, 3, next_ms);
 		(void)pthread_mutex_lock(&pool->lock);
 		pool_step(pool);
 	}
@@ -273,6 +276,7 @@ static void pool_free(struct mempool *pool)
 	control_deinit(pool);
 	lease_free_all(pool);
 	pool_free_devices(pool);
+	pool->secrets = secrets_free(pool->secrets);
 	rdma_destroy_event_channel(pool->channel);
 	(void)pthread_cond_destroy(&pool->leases_changed);
 	(void)close(pool->wake_fd);
@@ -329,8 +333,7 @@ static int pool_connect_any(struct mempool *pool, struct addrinfo *list, uint64_
 	return client_error_forward(&tried);
 }
 
-static int pool_connect(struct mempool *pool, struct addrinfo *list, const char *tenant,
-			uint64_t deadline_ns)
+static int pool_connect(struct mempool *pool, struct addrinfo *list, uint64_t deadline_ns)
 {
 	int r;
 
@@ -341,67 +344,55 @@ static int pool_connect(struct mempool *pool, struct addrinfo *list, const char 
 	r = pool_connect_any(pool, list, deadline_ns);
 	if (r < 0)
 		return r;
-	r = control_hello(pool, tenant, deadline_ns);
+	r = control_hello(pool, deadline_ns);
 	if (r < 0)
 		return r;
 	return lane_open(&pool->lane, deadline_ns);
 }
 
-static int pool_resolve(const char *text, struct addrinfo **ret_list)
+static int pool_resolve(const struct address *address, struct addrinfo **ret_list)
 {
-	struct address address;
-	int r;
+	int r = address_resolve(address, ret_list);
 
-	if (text == NULL || address_parse(text, &address) < 0)
-		return client_error_raise(MEMPOOL_E_INVALID,
-					  "an address is written host:port or [v6 address]:port");
-	r = address_resolve(&address, ret_list);
 	if (r != 0)
-		return client_error_raise(MEMPOOL_E_RESOLVE, "%s: %s", address.host,
+		return client_error_raise(MEMPOOL_E_RESOLVE, "%s: %s", address->host,
 					  gai_strerror(r));
 	return 0;
-}
-
-/* As the protocol has them: printable ASCII without the space. */
-static bool pool_tenant_valid(const char *tenant)
-{
-	size_t len_bytes = tenant == NULL ? 0 : strnlen(tenant, PROTO_TENANT_NAME_MAX + 1);
-
-	if (len_bytes == 0 || len_bytes > PROTO_TENANT_NAME_MAX)
-		return false;
-	for (size_t i = 0; i < len_bytes; i++) {
-		if (tenant[i] < '!' || tenant[i] > '~')
-			return false;
-	}
-	return true;
 }
 
 int mempool_connect(const char *address, const struct mempool_connect_opts *opts,
 		    mempool **ret_pool)
 {
 	struct mempool *pool = NULL;
+	struct secrets *secrets = NULL;
 	struct addrinfo *list = NULL;
+	struct address parts;
 	uint64_t deadline_ns;
 	uint32_t timeout_ms;
 	int r;
 
 	if (ret_pool == NULL || !pool_options_known(opts, sizeof(*opts)))
 		return client_error_raise(MEMPOOL_E_INVALID, "the options are not valid");
-	if (!pool_tenant_valid(opts->tenant))
+	if (address == NULL || address_parse(address, &parts) < 0)
 		return client_error_raise(MEMPOOL_E_INVALID,
-					  "a tenant's name is 1 to %d printable ASCII characters",
-					  PROTO_TENANT_NAME_MAX);
+					  "an address is written host:port, [v6 address]:port or "
+					  "mempool://host:port?key=...");
 	if (secure_init() < 0)
 		return client_error_raise(MEMPOOL_E_SYSTEM, "no source of randomness");
 	timeout_ms = opts->timeout_ms != 0 ? opts->timeout_ms : POOL_TIMEOUT_MS;
 	deadline_ns = clock_add_ms(clock_now_ns(), timeout_ms);
-	r = pool_resolve(address, &list);
+	r = secrets_new(opts, &parts, &secrets);
 	if (r < 0)
 		return r;
+	r = pool_resolve(&parts, &list);
+	if (r < 0)
+		goto free_secrets;
 	r = pool_new(timeout_ms, &pool);
 	if (r < 0)
 		goto free_list;
-	r = pool_connect(pool, list, opts->tenant, deadline_ns);
+	pool->secrets = secrets;
+	secrets = NULL;
+	r = pool_connect(pool, list, deadline_ns);
 	if (r < 0) {
 		pool_free(pool);
 		goto free_list;
@@ -409,6 +400,8 @@ int mempool_connect(const char *address, const struct mempool_connect_opts *opts
 	*ret_pool = pool;
 free_list:
 	freeaddrinfo(list);
+free_secrets:
+	secrets_free(secrets);
 	return r;
 }
 

@@ -20,6 +20,7 @@
  */
 
 struct pool_device;
+struct secrets;
 
 struct mempool {
 	pthread_mutex_t lock;
@@ -31,6 +32,7 @@ struct mempool {
 	struct rdma_event_channel *channel;
 	struct pool_device *devices;
 	struct sockaddr_storage peer; /* constant once connected */
+	struct secrets *secrets;
 	struct control control;
 	struct lane lane; /* the one that is used; first of lanes */
 	struct lane *lanes;

@@ -41,14 +41,14 @@ static_assert(ENDPOINT_SENDS <= 32, "the mask of free send buffers has 32 bits")
 
 size_t endpoint_memory_bytes(uint32_t receives)
 {
-	return ((size_t)receives + ENDPOINT_SENDS) * PROTO_MESSAGE_MAX;
+	return ((size_t)receives + ENDPOINT_SENDS) * PROTO_FRAME_MAX;
 }
 
 static int endpoint_post_receive(struct endpoint *ep, uint32_t index)
 {
 	struct ibv_sge sge = {
-		.addr = (uintptr_t)(ep->memory + (size_t)index * PROTO_MESSAGE_MAX),
-		.length = PROTO_MESSAGE_MAX,
+		.addr = (uintptr_t)(ep->memory + (size_t)index * PROTO_FRAME_MAX),
+		.length = PROTO_FRAME_MAX,
 		.lkey = ep->lkey,
 	};
 	struct ibv_recv_wr wr = {
@@ -65,7 +65,7 @@ static int endpoint_post_receive(struct endpoint *ep, uint32_t index)
 }
 
 int endpoint_init(struct endpoint *ep, struct ibv_qp *qp, void *memory, uint32_t lkey,
-		  uint32_t receives, uint32_t route)
+		  uint32_t receives, uint32_t route, struct channel *channel)
 {
 	int r;
 
@@ -75,12 +75,14 @@ int endpoint_init(struct endpoint *ep, struct ibv_qp *qp, void *memory, uint32_t
 		.memory = memory,
 		.lkey = lkey,
 		.route = route,
+		.channel = channel,
 		.receives = receives,
 		.sends_free_mask = (uint32_t)((UINT64_C(1) << ENDPOINT_SENDS) - 1),
 		.credits = PROTO_CREDITS_MIN,
 		.peer_receives = PROTO_CREDITS_MIN,
 	};
 	ep->last = &ep->first;
+	ep->spoke_ns = ep->heard_ns = clock_now_ns();
 	for (uint32_t i = 0; i < receives; i++) {
 		r = endpoint_post_receive(ep, i);
 		if (r < 0)
@@ -126,13 +128,25 @@ int endpoint_peer_receives(struct endpoint *ep, uint32_t receives)
 	return 0;
 }
 
-static int endpoint_post_send(struct endpoint *ep, const void *bytes, size_t len_bytes)
+/* Make of a message what goes into a send buffer. */
+static int endpoint_seal(struct endpoint *ep, void *bytes, size_t len_bytes, uint8_t *buffer,
+			 size_t *ret_len_bytes)
+{
+	message_set_credits(bytes, (uint16_t)ep->owed);
+	if (ep->channel != NULL)
+		return channel_seal(ep->channel, bytes, len_bytes, buffer, PROTO_FRAME_MAX,
+				    ret_len_bytes);
+	memcpy(buffer, bytes, len_bytes);
+	*ret_len_bytes = len_bytes;
+	return 0;
+}
+
+static int endpoint_post_send(struct endpoint *ep, void *bytes, size_t len_bytes)
 {
 	uint32_t index = (uint32_t)__builtin_ctz(ep->sends_free_mask);
-	uint8_t *buffer = ep->memory + ((size_t)ep->receives + index) * PROTO_MESSAGE_MAX;
+	uint8_t *buffer = ep->memory + ((size_t)ep->receives + index) * PROTO_FRAME_MAX;
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)buffer,
-		.length = (uint32_t)len_bytes,
 		.lkey = ep->lkey,
 	};
 	struct ibv_send_wr wr = {
@@ -143,17 +157,20 @@ static int endpoint_post_send(struct endpoint *ep, const void *bytes, size_t len
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 	struct ibv_send_wr *bad;
+	size_t sealed_bytes;
 	int r;
 
-	memcpy(buffer, bytes, len_bytes);
-	message_set_credits(buffer, (uint16_t)ep->owed);
+	r = endpoint_seal(ep, bytes, len_bytes, buffer, &sealed_bytes);
+	if (r < 0)
+		return r;
+	sge.length = (uint32_t)sealed_bytes;
 	r = verbs_post_send(ep->qp, &wr, &bad);
 	if (r < 0)
 		return r;
 	ep->owed = 0;
 	ep->credits--;
 	ep->sends_free_mask &= ~(UINT32_C(1) << index);
-	ep->sent_ns[index] = clock_now_ns();
+	ep->spoke_ns = ep->sent_ns[index] = clock_now_ns();
 	if (ep->sends_posted++ == 0)
 		ep->send_since_ns = ep->sent_ns[index];
 	return 0;
@@ -243,6 +260,20 @@ static void endpoint_send_done(struct endpoint *ep, uint32_t index)
 	}
 }
 
+/* Return: 0, -EPROTO, or as channel_open(). */
+static int endpoint_open(struct endpoint *ep, const uint8_t *buffer, uint32_t len_bytes,
+			 struct message *ret_m)
+{
+	uint8_t bytes[PROTO_FRAME_MAX];
+	size_t opened_bytes;
+	int r;
+
+	if (ep->channel == NULL)
+		return message_decode(buffer, len_bytes, ret_m);
+	r = channel_open(ep->channel, buffer, len_bytes, bytes, sizeof(bytes), &opened_bytes);
+	return r < 0 ? r : message_decode(bytes, opened_bytes, ret_m);
+}
+
 /* A receive is taken out, digested and posted again; only then is its credit owed to the peer. */
 static int endpoint_received(struct endpoint *ep, const struct ibv_wc *wc, struct message *ret_m)
 {
@@ -257,15 +288,16 @@ static int endpoint_received(struct endpoint *ep, const struct ibv_wc *wc, struc
 		return -EBADMSG;
 	if (ep->dead)
 		return 0;
-	r = message_decode(ep->memory + (size_t)index * PROTO_MESSAGE_MAX, wc->byte_len, ret_m);
+	r = endpoint_open(ep, ep->memory + (size_t)index * PROTO_FRAME_MAX, wc->byte_len, ret_m);
 	if (r < 0)
-		return -EPROTO;
+		return r;
 	if (ret_m->credits > ep->peer_receives - ep->credits)
 		return -EPROTO;
 	/* More messages than credits, or one that spends a credit for nothing. */
 	if (ep->owed >= ep->receives || (ret_m->type == MESSAGE_CREDIT && ret_m->credits == 0))
 		return -EPROTO;
 	ep->credits += ret_m->credits;
+	ep->heard_ns = clock_now_ns();
 	r = endpoint_post_receive(ep, index);
 	if (r < 0)
 		return -ENETRESET;

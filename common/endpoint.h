@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/channel.h"
 #include "proto/message.h"
 
 /*
@@ -26,8 +27,9 @@ struct endpoint_frame;
 
 struct endpoint {
 	struct ibv_qp *qp;
-	uint8_t *memory; /* receives, then sends, PROTO_MESSAGE_MAX bytes each; borrowed */
+	uint8_t *memory; /* receives, then sends, PROTO_FRAME_MAX bytes each; borrowed */
 	uint32_t lkey;
+	struct channel *channel;  /* NULL: messages pass in clear; borrowed */
 	uint32_t route;		  /* upper half of the work requests' ids */
 	uint32_t receives;	  /* buffers that are posted in all */
 	uint32_t receives_posted; /* in the device's hands now */
@@ -45,6 +47,8 @@ struct endpoint {
 	uint64_t blocked_since_ns; /* 0: not waiting for a credit */
 	uint64_t send_since_ns;	   /* 0: no send in flight; else when the oldest was posted */
 	uint64_t sent_ns[ENDPOINT_SENDS];
+	uint64_t spoke_ns; /* when a message was last posted; at first when the endpoint was made */
+	uint64_t heard_ns; /* likewise, when one came that was in order */
 };
 
 /** endpoint_memory_bytes() - how many bytes of registered memory an endpoint needs */
@@ -54,12 +58,13 @@ size_t endpoint_memory_bytes(uint32_t receives);
  * endpoint_init() - post all receives; before connect or accept, QP in INIT
  * @memory: endpoint_memory_bytes(@receives), registered with LOCAL_WRITE; borrowed until deinit
  * @route: upper 32 bits of the ids of all work requests posted here
+ * @channel: that seals all messages; borrowed until deinit; NULL, for tests only: in clear
  *
  * The QP needs room for @receives receives and ENDPOINT_SENDS sends.
  * Return: 0 or a negative errno.
  */
 int endpoint_init(struct endpoint *ep, struct ibv_qp *qp, void *memory, uint32_t lkey,
-		  uint32_t receives, uint32_t route);
+		  uint32_t receives, uint32_t route, struct channel *channel);
 
 /** endpoint_deinit() - drop what waits; the QP must be gone or in ERR; all zero is allowed */
 void endpoint_deinit(struct endpoint *ep);
@@ -79,8 +84,8 @@ int endpoint_peer_receives(struct endpoint *ep, uint32_t receives);
  *
  * Encoded at once; the credits field is filled in when it is posted. Messages arrive in the
  * order of these calls.
- * Return: 0, -ENOMEM, -ENOTCONN (dead), -ENOBUFS (4096 messages or 1 MiB wait already), or a negative
- * errno of the post.
+ * Return: 0, -ENOMEM, -ENOTCONN (dead), -ENOBUFS (4096 messages or 1 MiB wait already), a negative
+ * errno of the post, or an error of channel_seal().
  */
 int endpoint_send(struct endpoint *ep, enum endpoint_class class, const struct message *m);
 
@@ -99,7 +104,8 @@ int endpoint_flush(struct endpoint *ep);
  *
  * Return: 1 = a message has come; 0 = nothing to tell; -EPROTO = the peer broke the
  * protocol; -ENETRESET = the connection is broken (flushed or failed work request);
- * -EBADMSG = a receive whose sender invalidated a key (wc->wc_flags has IBV_WC_WITH_INV).
+ * -EBADMSG = a receive whose sender invalidated a key (wc->wc_flags has IBV_WC_WITH_INV);
+ * -EKEYREJECTED, -EOVERFLOW = it cannot be opened (channel_open()).
  */
 int endpoint_complete(struct endpoint *ep, const struct ibv_wc *wc, struct message *ret_m);
 

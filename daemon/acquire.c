@@ -121,10 +121,11 @@ static int acquire_begin_leases(struct acquire *acquire, struct lane *lane)
 	int code = 0;
 
 	for (uint16_t i = 0; i < acquire->request.count && code == 0 && !acquire->answered; i++) {
-		struct lease *lease = lease_new(acquire->session, acquire);
+		struct lease *lease;
 
-		code = lease == NULL ? ERROR_INTERNAL
-				     : lease_begin(lease, lane, acquire->request.wait_ms);
+		code = lease_new(acquire->session, acquire, &lease);
+		if (code == 0)
+			code = lease_begin(lease, lane, acquire->request.wait_ms);
 	}
 	return code;
 }
@@ -150,7 +151,7 @@ int acquire_begin(struct session *session, struct lane *lane, uint64_t request_i
 
 	if (acquire != NULL)
 		return acquire_repeat(acquire, session, request);
-	code = lease_check_request(session->server, lane, request);
+	code = lease_check_request(session, lane, request);
 	if (code != 0)
 		return code;
 	acquire = acquire_new(session, request_id, request);

@@ -17,6 +17,7 @@
 
 #include "daemon/modify.h"
 #include "daemon/server.h"
+#include "proto/error.h"
 
 #define GO(state) (1u << ATTACHMENT_##state)
 
@@ -35,20 +36,20 @@ static void attachment_set_state(struct attachment *attachment, enum attachment_
 	attachment->state = state;
 }
 
-static void attachment_charge(struct attachment *attachment, uint64_t windows)
+static int attachment_charge(struct lease *lease, uint64_t windows)
 {
-	struct lease *lease = attachment->lease;
+	int code;
 
 	if (lease->quarantined)
-		return;
-	tenant_charge(lease->tenant, TENANT_WINDOWS, windows);
-	lease->charged_windows += windows;
+		return 0;
+	code = tenant_try_charge(lease->tenant, TENANT_WINDOWS, windows);
+	if (code == 0)
+		lease->charged_windows += windows;
+	return code;
 }
 
-static void attachment_uncharge(struct attachment *attachment, uint64_t windows)
+static void attachment_uncharge(struct lease *lease, uint64_t windows)
 {
-	struct lease *lease = attachment->lease;
-
 	if (lease->quarantined)
 		return;
 	tenant_uncharge(lease->tenant, TENANT_WINDOWS, windows);
@@ -61,16 +62,18 @@ int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
 	uint64_t count =
 		attachment_window_total(lease->len_bytes, lease->server->config.window_max_bytes);
 	struct attachment *attachment;
+	int code;
 
 	assert(count <= PROTO_LEASE_WINDOWS_MAX);
+	code = attachment_charge(lease, count);
+	if (code != 0)
+		return code;
 	attachment = calloc(1, sizeof(*attachment));
 	if (attachment == NULL)
-		return -ENOMEM;
+		goto err_uncharge;
 	attachment->windows = calloc(count, sizeof(*attachment->windows));
-	if (attachment->windows == NULL) {
-		free(attachment);
-		return -ENOMEM;
-	}
+	if (attachment->windows == NULL)
+		goto err_free;
 	attachment->lease = lease;
 	attachment->lane = lane;
 	attachment->request_id = request_id;
@@ -79,9 +82,14 @@ int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
 	LIST_INSERT_HEAD(&lease->attachments, attachment, lease_link);
 	TAILQ_INSERT_TAIL(&lane->attachments, attachment, lane_link);
 	lane->attachment_count++;
-	attachment_charge(attachment, count);
 	*ret_attachment = attachment;
 	return 0;
+
+err_free:
+	free(attachment);
+err_uncharge:
+	attachment_uncharge(lease, count);
+	return ERROR_INTERNAL;
 }
 
 int attachment_extend(struct attachment *attachment, uint64_t len_bytes)
@@ -89,21 +97,24 @@ int attachment_extend(struct attachment *attachment, uint64_t len_bytes)
 	uint64_t more = attachment_window_total(len_bytes - attachment->covered_bytes,
 						attachment->lease->server->config.window_max_bytes);
 	struct window **windows;
+	int code;
 
 	assert(attachment->state == ATTACHMENT_BOUND &&
 	       attachment->window_count + more <= PROTO_LEASE_WINDOWS_MAX);
 	windows = realloc(attachment->windows,
 			  (attachment->window_count + more) * sizeof(struct window *));
 	if (windows == NULL)
-		return -ENOMEM;
+		return ERROR_INTERNAL;
 	attachment->windows = windows;
+	code = attachment_charge(attachment->lease, more);
+	if (code != 0)
+		return code;
 	for (uint64_t i = 0; i < more; i++)
 		windows[attachment->window_count + i] = NULL;
 	attachment->base_count = attachment->window_count;
 	attachment->base_bytes = attachment->covered_bytes;
 	attachment->window_count += (uint32_t)more;
 	attachment->len_bytes = len_bytes;
-	attachment_charge(attachment, more);
 	attachment_set_state(attachment, ATTACHMENT_WAITING);
 	attachment_start(attachment);
 	return 0;
@@ -112,7 +123,7 @@ int attachment_extend(struct attachment *attachment, uint64_t len_bytes)
 /* None of the further windows opens anything: it is what it was before. */
 static void attachment_retracted(struct attachment *attachment)
 {
-	attachment_uncharge(attachment, attachment->window_count - attachment->base_count);
+	attachment_uncharge(attachment->lease, attachment->window_count - attachment->base_count);
 	attachment->window_count = attachment->base_count;
 	attachment->windows_taken = attachment->base_count;
 	attachment->windows_bound = attachment->base_count;
@@ -133,7 +144,7 @@ static void attachment_fenced(struct attachment *attachment)
 		attachment->lane->closing_next = TAILQ_NEXT(attachment, lane_link);
 	TAILQ_REMOVE(&attachment->lane->attachments, attachment, lane_link);
 	attachment->lane->attachment_count--;
-	attachment_uncharge(attachment, attachment->window_count);
+	attachment_uncharge(lease, attachment->window_count);
 	lease_attachment_fenced(lease, attachment);
 	free(attachment->windows);
 	free(attachment);

@@ -47,7 +47,7 @@ struct attachment {
  * attachment_new() - plan the windows of a lease on a lane
  * @request_id: of the request that is answered once it is bound
  *
- * Joins both. Return: 0 or -ENOMEM.
+ * Joins both. Return: 0, or an error code: the tenant's quota, or no memory.
  */
 int attachment_new(struct lease *lease, struct lane *lane, uint64_t request_id,
 		   struct attachment **ret_attachment);
@@ -59,7 +59,8 @@ void attachment_start(struct attachment *attachment);
  * attachment_extend() - bind further windows over the bytes behind those that are covered
  * @len_bytes: new length of the lease; the attachment is BOUND
  *
- * The windows so far stay as they are. Return: 0 or -ENOMEM (nothing has changed).
+ * The windows so far stay as they are. Return: 0, or an error code as attachment_new()
+ * (nothing has changed).
  */
 int attachment_extend(struct attachment *attachment, uint64_t len_bytes);
 

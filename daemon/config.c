@@ -14,6 +14,7 @@
 
 #include "common/units.h"
 #include "daemon/json_file.h"
+#include "daemon/strikes.h"
 
 #define FILE_MAX "1MiB"
 
@@ -290,9 +291,9 @@ static const struct schema_key keys[] = {
 	 .type = SCHEMA_UINT,
 	 .offset = FIELD(ban_after),
 	 .default_text = "10",
-	 .min = "1",
+	 .min = "0",
 	 .max = "1000000",
-	 .help = "failed handshakes after which an address is banned"},
+	 .help = "failed handshakes after which an address is banned; 0: never"},
 	{.name = "ban_time",
 	 .type = SCHEMA_DURATION,
 	 .offset = FIELD(ban_time_ms),
@@ -311,9 +312,10 @@ static const struct schema_key keys[] = {
 	 .type = SCHEMA_UINT,
 	 .offset = FIELD(strikes_max),
 	 .default_text = "10",
-	 .min = "1",
-	 .max = "1000000",
-	 .help = "refused accesses and protocol violations after which a tenant is banned"},
+	 .min = "0",
+	 .max = "64",
+	 .help = "refused accesses and protocol violations after which a tenant is banned; "
+		 "0: never"},
 	{.name = "strike_grace",
 	 .type = SCHEMA_DURATION,
 	 .offset = FIELD(strike_grace_ms),
@@ -374,6 +376,7 @@ static const struct schema_table table = {
 	.count = sizeof(keys) / sizeof(keys[0]),
 };
 
+static_assert(STRIKES_CAP == 64, "the table's max of strikes_max must say the same");
 static_assert(CONFIG_LISTEN_MAX == 8, "the schema's max of listen must say the same");
 static_assert(CONFIG_STRING_MAX == 256, "the schema's max of device must say the same");
 static_assert(TENANT_SETTINGS_MAX == 4096, "the schema's max of tenants must say the same");

@@ -267,11 +267,13 @@ uint8_t *device_take_control_slot(struct device *device)
 	       device->control_free[--device->control_free_count] * device->control_slot_bytes;
 }
 
+uint32_t device_control_slot(const struct device *device, const uint8_t *memory)
+{
+	return (uint32_t)((uint64_t)(memory - device->control_memory) / device->control_slot_bytes);
+}
+
 void device_give_control_slot(struct device *device, uint8_t *memory)
 {
-	uint64_t offset_bytes = (uint64_t)(memory - device->control_memory);
-
 	assert(device->control_free_count < device->control_slots);
-	device->control_free[device->control_free_count++] =
-		(uint32_t)(offset_bytes / device->control_slot_bytes);
+	device->control_free[device->control_free_count++] = device_control_slot(device, memory);
 }

@@ -77,4 +77,7 @@ uint64_t device_control_bytes(const struct config *config);
 uint8_t *device_take_control_slot(struct device *device);
 void device_give_control_slot(struct device *device, uint8_t *memory);
 
+/** device_control_slot() - number of a slot, from 0 to sessions_max - 1 */
+uint32_t device_control_slot(const struct device *device, const uint8_t *memory);
+
 #endif

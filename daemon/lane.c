@@ -23,6 +23,7 @@
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/verbs.h"
+#include "daemon/penalty.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 #include "proto/private_data.h"
@@ -112,7 +113,7 @@ int lane_offer(struct session *session, uint32_t number, struct lane **ret_lane)
 	int r;
 
 	if (lane == NULL)
-		return -ENOMEM;
+		return ERROR_INTERNAL;
 	lane->kind = CM_LANE;
 	lane->state = LANE_OFFERED;
 	lane->server = server;
@@ -121,20 +122,26 @@ int lane_offer(struct session *session, uint32_t number, struct lane **ret_lane)
 	lane->deadline = (struct deadline){.fire = lane_on_deadline, .context = lane};
 	lane->reap_wait_ms = LANE_REAP_WAIT_MIN_MS;
 	TAILQ_INIT(&lane->attachments);
-	secure_random(lane->token, sizeof(lane->token));
-	r = deadline_set(server->deadlines, &lane->deadline,
-			 clock_add_ms(clock_now_ns(), server->config.lane_offer_ms));
-	if (r < 0) {
-		free(lane);
-		return r;
+	r = tenant_try_charge(session->tenant, TENANT_LANES, 1);
+	if (r != 0)
+		goto err_free;
+	if (deadline_set(server->deadlines, &lane->deadline,
+			 clock_add_ms(clock_now_ns(), server->config.lane_offer_ms)) < 0) {
+		r = ERROR_INTERNAL;
+		goto err_uncharge;
 	}
 	TAILQ_INSERT_TAIL(&session->lanes, lane, session_link);
 	session->lane_count++;
 	TAILQ_INSERT_TAIL(&server->lanes, lane, server_link);
 	server->lane_count++;
-	tenant_charge(session->tenant, TENANT_LANES, 1);
 	*ret_lane = lane;
 	return 0;
+
+err_uncharge:
+	tenant_uncharge(session->tenant, TENANT_LANES, 1);
+err_free:
+	free(lane);
+	return r;
 }
 
 static void lane_leave_session(struct lane *lane)
@@ -309,6 +316,7 @@ int lane_confirm(struct lane *lane, uint32_t daemon_qpn, uint32_t client_qpn)
 	lane->server->counters.lanes_connected++;
 	log_debug("lane ready session=0x%" PRIx64 " lane=%u qp=0x%x", lane->session->id,
 		  lane->number, lane->qp->qp_num);
+	lane->alive_ns = clock_now_ns();
 	window_set_open(&lane->windows);
 	return 0;
 }
@@ -360,6 +368,8 @@ void lane_flush_all(struct server *server)
 
 static void lane_complete(struct lane *lane, const struct ibv_wc *wc)
 {
+	if (wc->status != IBV_WC_SUCCESS && wc->status != IBV_WC_WR_FLUSH_ERR)
+		lane->local_failure = true;
 	if (lane->lost)
 		return;
 	if (wc->status != IBV_WC_SUCCESS) {
@@ -413,6 +423,17 @@ static void lane_give_up(struct lane *lane)
 	lane_maybe_reap(lane);
 }
 
+/* Only the peer's accesses, and failures of our own work requests, put a QP into ERR. */
+static bool lane_is_alive(struct lane *lane)
+{
+	int state = verbs_qp_state(lane->qp);
+
+	if (state < 0 || state == IBV_QPS_ERR || state == IBV_QPS_SQE)
+		return false;
+	lane->alive_ns = clock_now_ns();
+	return true;
+}
+
 void lane_close(struct lane *lane, const char *why)
 {
 	bool was_ready = lane->state == LANE_READY;
@@ -433,7 +454,9 @@ void lane_close(struct lane *lane, const char *why)
 	lane_set_state(lane, LANE_CLOSING);
 	window_set_close(&lane->windows);
 	lane->windows.busy++; /* not to be reaped while the windows are being told */
-	if (lane->lost || verbs_qp_state(lane->qp) != IBV_QPS_RTS) {
+	if (!lane->lost && !lane_is_alive(lane))
+		lane->violated = true;
+	if (lane->lost || lane->violated || verbs_qp_state(lane->qp) != IBV_QPS_RTS) {
 		server->counters.lanes_lost++;
 		lane_give_up(lane);
 	}
@@ -471,6 +494,8 @@ static void lane_reap_done(struct worker_job *job)
 	if (lane->reap_result == 0) {
 		(void)lane_poll(server); /* completions that the QP has left behind */
 		lane_set_state(lane, LANE_GONE);
+		if (lane->violated && !lane->local_failure && lane->session != NULL)
+			penalty_lane_died(lane);
 		lane_free(lane);
 		return;
 	}
@@ -530,14 +555,12 @@ static void lane_on_deadline(struct deadline *deadline, void *context)
 
 bool lane_check(struct lane *lane)
 {
-	int state;
-
 	if (lane->state != LANE_CONNECTING && lane->state != LANE_READY &&
 	    lane->state != LANE_CLOSING)
 		return false;
-	state = verbs_qp_state(lane->qp);
-	if (state >= 0 && state != IBV_QPS_ERR && state != IBV_QPS_SQE)
+	if (lane_is_alive(lane))
 		return true;
+	lane->violated |= !lane->lost;
 	lane_lose(lane, "its QP is in the error state");
 	return false;
 }

@@ -9,6 +9,7 @@
 
 #include "daemon/attachment.h"
 #include "daemon/deadline.h"
+#include "daemon/strikes.h"
 #include "daemon/window_set.h"
 #include "daemon/worker.h"
 #include "proto/limits.h"
@@ -25,7 +26,7 @@ enum cm_kind {
 };
 
 enum lane_state {
-	LANE_OFFERED,	 /* the client has been told number and token */
+	LANE_OFFERED,	 /* the client has been told its number */
 	LANE_CONNECTING, /* accepted, not yet confirmed by the client */
 	LANE_READY,	 /* windows may be bound */
 	LANE_CLOSING,	 /* windows are on their way behind the fence */
@@ -46,7 +47,6 @@ struct lane {
 	TAILQ_ENTRY(lane) flush_link;  /* of lanes with something to post */
 	bool in_flush;
 	uint32_t number;
-	uint8_t token[PROTO_TOKEN_BYTES];
 	struct deadline
 		deadline; /* offer, confirmation, completion, closing, or next try to reap */
 	struct rdma_cm_id *id;
@@ -54,9 +54,13 @@ struct lane {
 	uint32_t qpn;
 	uint32_t route;
 	uint32_t cq_reserved;
-	bool lost;	   /* the QP is in ERR, or given up */
-	bool disconnected; /* the peer has gone */
-	const char *why;   /* it is closing */
+	struct strike_grace grace;
+	uint64_t alive_ns;  /* when its QP was last seen alive */
+	bool violated;	    /* its QP was found in ERR, and it was not us */
+	bool local_failure; /* but one of our own work requests had failed */
+	bool lost;	    /* the QP is in ERR, or given up */
+	bool disconnected;  /* the peer has gone */
+	const char *why;    /* it is closing */
 
 	struct window_set windows;
 	TAILQ_HEAD(, attachment) attachments;
@@ -68,9 +72,9 @@ struct lane {
 };
 
 /**
- * lane_offer() - make a number and a token for a lane that the client may connect
+ * lane_offer() - make a number for a lane that the client may connect
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, or an error code: the tenant's quota, or no memory.
  */
 int lane_offer(struct session *session, uint32_t number, struct lane **ret_lane);
 

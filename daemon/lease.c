@@ -92,10 +92,24 @@ static int lease_check_room(const struct server *server, const struct message_ac
 	return each_bytes > room_bytes / request->count ? ERROR_LENGTH_EXTENT : 0;
 }
 
-int lease_check_request(const struct server *server, const struct lane *lane,
+/* What the tenant may not have, whatever there is. */
+static int lease_check_quota(struct tenant *tenant, const struct message_acquire *request)
+{
+	int code = tenant_check_length(tenant, request->len_bytes);
+
+	if (code == 0)
+		code = tenant_check_ttl(tenant, request->ttl_ms);
+	if (code == 0)
+		code = tenant_check_rights(tenant, request->rights);
+	return code;
+}
+
+int lease_check_request(const struct session *session, const struct lane *lane,
 			const struct message_acquire *request)
 {
+	const struct server *server = session->server;
 	const struct config *config = &server->config;
+	int code;
 
 	if (request->len_bytes == 0)
 		return ERROR_LENGTH_ZERO;
@@ -112,6 +126,9 @@ int lease_check_request(const struct server *server, const struct lane *lane,
 	if (attachment_window_total(request->len_bytes, config->window_max_bytes) >
 	    PROTO_LEASE_WINDOWS_MAX)
 		return ERROR_WINDOWS_MAX;
+	code = lease_check_quota(session->tenant, request);
+	if (code != 0)
+		return code;
 	if (server->port_down)
 		return ERROR_PORT;
 	if (lane == NULL || lane->state != LANE_READY)
@@ -126,18 +143,24 @@ int lease_check_request(const struct server *server, const struct lane *lane,
 static void lease_on_deadline(struct deadline *deadline, void *context);
 static void lease_cleaned(struct pool_return *back);
 
-struct lease *lease_new(struct session *session, struct acquire *acquire)
+/* Also a lease that waits has its bytes charged: what it waits for nobody else of it gets. */
+static int lease_charge(struct tenant *tenant, uint64_t bytes)
+{
+	int code = tenant_try_charge(tenant, TENANT_LEASES, 1);
+
+	if (code != 0)
+		return code;
+	code = tenant_try_charge(tenant, TENANT_BYTES, bytes);
+	if (code != 0)
+		tenant_uncharge(tenant, TENANT_LEASES, 1);
+	return code;
+}
+
+static void lease_init(struct lease *lease, struct session *session, struct acquire *acquire)
 {
 	const struct message_acquire *request = &acquire->request;
 	struct server *server = session->server;
-	struct lease *lease = calloc(1, sizeof(*lease));
 
-	if (lease == NULL)
-		return NULL;
-	if (route_add(&server->lease_routes, lease, &lease->route) < 0) {
-		free(lease);
-		return NULL;
-	}
 	lease->id = server_random_id(lease->route);
 	lease->state = LEASE_REQUESTED;
 	lease->server = server;
@@ -156,8 +179,31 @@ struct lease *lease_new(struct session *session, struct acquire *acquire)
 	lease->acquire = acquire;
 	acquire->holds++;
 	TAILQ_INSERT_TAIL(&acquire->leases, lease, acquire_link);
-	tenant_charge(lease->tenant, TENANT_LEASES, 1);
-	return lease;
+}
+
+int lease_new(struct session *session, struct acquire *acquire, struct lease **ret_lease)
+{
+	struct server *server = session->server;
+	struct lease *lease;
+	uint64_t bytes = 0;
+	bool fits = checked_round_up(acquire->request.len_bytes, server->pool.page_bytes, &bytes);
+	int code = lease_charge(session->tenant, bytes);
+
+	assert(fits); /* it is not longer than the pool */
+	(void)fits;
+	if (code != 0)
+		return code;
+	lease = calloc(1, sizeof(*lease));
+	if (lease == NULL || route_add(&server->lease_routes, lease, &lease->route) < 0) {
+		tenant_uncharge(session->tenant, TENANT_LEASES, 1);
+		tenant_uncharge(session->tenant, TENANT_BYTES, bytes);
+		free(lease);
+		return ERROR_INTERNAL;
+	}
+	lease->extent_bytes = bytes;
+	lease_init(lease, session, acquire);
+	*ret_lease = lease;
+	return 0;
 }
 
 static void lease_uncharge(struct lease *lease)
@@ -217,16 +263,17 @@ static void lease_free(struct lease *lease)
 static void lease_start_binding(struct lease *lease, struct extent *extent, struct lane *lane)
 {
 	struct attachment *attachment;
+	int code;
 
+	assert(extent_len_bytes(extent) == lease->extent_bytes);
 	lease->back.extent = extent;
-	lease->extent_bytes = extent_len_bytes(extent);
-	tenant_charge(lease->tenant, TENANT_BYTES, lease->extent_bytes);
 	lease_set_state(lease, LEASE_BINDING);
 	/* Its time begins with the grant; until then lanes and workers see to it that it goes on. */
 	if (!lease->revoking)
 		deadline_clear(lease->server->deadlines, &lease->deadline);
-	if (attachment_new(lease, lane, 0, &attachment) < 0) {
-		lease_end(lease, ERROR_INTERNAL);
+	code = attachment_new(lease, lane, 0, &attachment);
+	if (code != 0) {
+		lease_end(lease, code);
 		return;
 	}
 	attachment_start(attachment);
@@ -381,6 +428,7 @@ static bool lease_is_stuck(const struct lease *lease)
 int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 {
 	struct attachment *attachment;
+	int code;
 
 	if (lane == NULL || lane->state != LANE_READY)
 		return ERROR_LANE_STATE;
@@ -396,8 +444,9 @@ int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 		if (attachment->lane == lane)
 			return ERROR_BUSY;
 	}
-	if (attachment_new(lease, lane, request_id, &attachment) < 0)
-		return ERROR_INTERNAL;
+	code = attachment_new(lease, lane, request_id, &attachment);
+	if (code != 0)
+		return code;
 	lease_try_start(lease, attachment);
 	return 0;
 }
@@ -440,6 +489,7 @@ static struct attachment *lease_next_bound(struct attachment *attachment)
 
 int lease_start_time(struct lease *lease)
 {
+	lease->granted_ns = clock_now_ns();
 	if (lease->revoking)
 		return 0;
 	return deadline_set(lease->server->deadlines, &lease->deadline,
@@ -466,6 +516,23 @@ void lease_grant_all(struct lease *lease, uint64_t request_id)
 	}
 }
 
+void lease_audit(const struct lease *lease, enum audit_event event, const char *reason,
+		 uint64_t duration_ms)
+{
+	server_audit(lease->server,
+		     &(struct audit_record){
+			     .event = event,
+			     .tenant = lease->tenant->name,
+			     .session_id = lease->session != NULL ? lease->session->id : 0,
+			     .lease_id = lease->id,
+			     .generation = lease->generation,
+			     .len_bytes = lease->len_bytes,
+			     .rights = lease->rights,
+			     .reason = reason,
+			     .duration_ms = duration_ms,
+		     });
+}
+
 void lease_bound(struct lease *lease, struct attachment *attachment)
 {
 	if (lease->state == LEASE_REBINDING) {
@@ -479,6 +546,7 @@ void lease_bound(struct lease *lease, struct attachment *attachment)
 			 " ttl_ms=%" PRIu64,
 			 lease->id, lease->tenant->name, lease->len_bytes, lease->ttl_ms);
 		lease_set_state(lease, LEASE_ACTIVE);
+		lease_audit(lease, AUDIT_LEASE_GRANTED, NULL, lease->ttl_ms);
 		acquire_lease_bound(lease->acquire);
 		return;
 	}
@@ -490,10 +558,15 @@ void lease_bound(struct lease *lease, struct attachment *attachment)
 
 int lease_renew(struct lease *lease, uint64_t ttl_ms)
 {
+	int code;
+
 	if (ttl_ms == 0)
 		return ERROR_TTL_ZERO;
 	if (ttl_ms > lease->server->config.ttl_max_ms)
 		return ERROR_TTL_MAX;
+	code = tenant_check_ttl(lease->tenant, ttl_ms);
+	if (code != 0)
+		return code;
 	if (lease->revoking)
 		return ERROR_REVOKED;
 	if (!lease->granted)
@@ -502,6 +575,7 @@ int lease_renew(struct lease *lease, uint64_t ttl_ms)
 			 clock_add_ms(clock_now_ns(), ttl_ms)) < 0)
 		return ERROR_INTERNAL;
 	lease->ttl_ms = ttl_ms;
+	lease_audit(lease, AUDIT_LEASE_RENEWED, NULL, ttl_ms);
 	return 0;
 }
 
@@ -559,6 +633,17 @@ static void lease_end_attachments(struct lease *lease)
 	}
 }
 
+/* What its owner does not expect to end may still be in use for a moment. */
+static void lease_note_grace(const struct lease *lease)
+{
+	struct attachment *attachment;
+
+	if (lease->reason == ERROR_RELEASED)
+		return;
+	LIST_FOREACH (attachment, &lease->attachments, lease_link)
+		strike_grace_note(&attachment->lane->grace, lease->decided_ns);
+}
+
 /* Who waits behind it may fit now. */
 static void lease_leave_queue(struct lease *lease)
 {
@@ -579,8 +664,12 @@ bool lease_end(struct lease *lease, int reason)
 	deadline_clear(lease->server->deadlines, &lease->deadline);
 	log_info("lease ends id=0x%" PRIx64 " tenant=%s reason=%s", lease->id, lease->tenant->name,
 		 error_name(reason));
+	if (lease->granted)
+		lease_audit(lease, AUDIT_LEASE_ENDED, error_name(reason),
+			    (lease->decided_ns - lease->granted_ns) / CLOCK_NS_PER_MS);
+	lease_note_grace(lease);
 	modify_cancel(lease, reason);
-	session_lease_ended(lease->session, lease, lease->granted && lease->release == NULL);
+	notices_ended(lease->session, lease, lease->granted && lease->release == NULL);
 	if (!lease->granted)
 		acquire_lease_failed(lease->acquire, reason);
 	lease_end_attachments(lease);
@@ -604,7 +693,7 @@ bool lease_revoke(struct lease *lease, uint64_t grace_ms)
 			return lease_end(lease, ERROR_REVOKED);
 	}
 	if (grace_ms > 0 && lease->granted)
-		session_lease_revoked(lease->session, lease, grace_ms);
+		notices_revoked(lease->session, lease, grace_ms);
 	return true;
 }
 

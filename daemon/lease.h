@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 
 #include "daemon/attachment.h"
+#include "daemon/audit.h"
 #include "daemon/deadline.h"
 #include "daemon/pool.h"
 #include "proto/message.h"
@@ -58,9 +59,10 @@ struct lease {
 	uint32_t first_lane;	 /* number of the lane it was acquired on */
 	struct acquire *acquire; /* that it was made for */
 	TAILQ_ENTRY(lease) acquire_link;
-	struct release *release;       /* that is answered when it is fenced, or NULL */
-	struct modify *modify;	       /* change that is under way, or NULL */
-	bool granted;		       /* the owner knows of it */
+	struct release *release; /* that is answered when it is fenced, or NULL */
+	struct modify *modify;	 /* change that is under way, or NULL */
+	bool granted;		 /* the owner knows of it */
+	uint64_t granted_ns;
 	bool revoking;		       /* the deadline is that of a revocation */
 	bool quarantined;	       /* a window is stuck: nothing is charged any more */
 	uint64_t decided_ns;	       /* when the end was decided */
@@ -68,14 +70,18 @@ struct lease {
 };
 
 /** lease_check_request() - may leases like that be made now? @lane: may be NULL; Return: 0 or an error code */
-int lease_check_request(const struct server *server, const struct lane *lane,
+int lease_check_request(const struct session *session, const struct lane *lane,
 			const struct message_acquire *request);
 
 /** lease_extent_error() - the error code for what extent_take() or extent_grow() returned */
 int lease_extent_error(int r);
 
-/** lease_new() - a lease for a request, in LEASE_REQUESTED; Return: NULL without memory */
-struct lease *lease_new(struct session *session, struct acquire *acquire);
+/**
+ * lease_new() - a lease for a request, in LEASE_REQUESTED, charged to its tenant
+ *
+ * Return: 0, or an error code: the tenant's quota, or no memory.
+ */
+int lease_new(struct session *session, struct acquire *acquire, struct lease **ret_lease);
 
 /**
  * lease_begin() - take bytes for a new lease and bind it, or let it wait for bytes
@@ -129,6 +135,10 @@ void lease_set_state(struct lease *lease, enum lease_state state);
 
 /** lease_quarantine() - a window of it cannot be freed: charge it to nobody from now on */
 void lease_quarantine(struct lease *lease);
+
+/** lease_audit() - write of it to the audit log; @reason may be NULL */
+void lease_audit(const struct lease *lease, enum audit_event event, const char *reason,
+		 uint64_t duration_ms);
 
 /** lease_is_ending() - has its end been decided? */
 static inline bool lease_is_ending(const struct lease *lease)

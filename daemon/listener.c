@@ -219,6 +219,23 @@ static void listener_reject(struct server *server, struct rdma_cm_id *id, int co
 	listener_pause(&server->listener);
 }
 
+/* Only the session's client can have made the MAC, and only for this QP and address. */
+static bool listener_lane_is_genuine(const struct session *session, struct rdma_cm_id *id,
+				     const struct rdma_conn_param *param,
+				     const struct private_data *data)
+{
+	struct channel_lane lane = {
+		.session_id = data->session_id,
+		.lane = data->lane,
+		.client_qpn = param->qp_num,
+	};
+	uint8_t mac[PROTO_MAC_BYTES];
+
+	channel_lane_address(rdma_get_peer_addr(id), &lane);
+	channel_lane_mac(session->channel, &lane, mac);
+	return secure_equal(mac, data->mac, sizeof(mac));
+}
+
 static int listener_take_lane(struct server *server, struct rdma_cm_id *id,
 			      const struct rdma_conn_param *param, const struct private_data *data)
 {
@@ -228,7 +245,7 @@ static int listener_take_lane(struct server *server, struct rdma_cm_id *id,
 	if (session == NULL || session->state != SESSION_OPEN)
 		return ERROR_LANE_OFFER;
 	lane = session_lane(session, data->lane);
-	if (lane == NULL || !secure_equal(lane->token, data->token, sizeof(lane->token)))
+	if (lane == NULL || !listener_lane_is_genuine(session, id, param, data))
 		return ERROR_LANE_OFFER;
 	return lane_accept(lane, id, param);
 }
@@ -246,7 +263,7 @@ static int listener_take(struct server *server, struct rdma_cm_id *id,
 		return ERROR_PROTOCOL;
 	if (data->version_min > PROTO_VERSION || data->version < PROTO_VERSION_MIN)
 		return ERROR_VERSION;
-	return session_accept(server, id, param);
+	return session_accept(server, id, data);
 }
 
 /* An event, copied out of rdma_cm's memory. */
@@ -300,6 +317,9 @@ static void listener_dispatch(struct server *server, const struct listener_event
 		server_device_lost(server, "the device is being removed");
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
+		if (*event->object == CM_SESSION)
+			session_connected((struct session *)(void *)event->object);
+		break;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		break;
 	default:

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/checked.h"
 #include "common/clock.h"
 #include "daemon/server.h"
 #include "proto/error.h"
@@ -32,6 +33,7 @@ static int modify_check(const struct lease *lease, const struct message_modify *
 {
 	const struct server *server = lease->server;
 	const struct attachment *attachment;
+	int code;
 
 	if (request->len_bytes == 0)
 		return ERROR_LENGTH_ZERO;
@@ -44,6 +46,11 @@ static int modify_check(const struct lease *lease, const struct message_modify *
 	if (attachment_window_total(request->len_bytes, server->config.window_max_bytes) >
 	    PROTO_LEASE_WINDOWS_MAX)
 		return ERROR_WINDOWS_MAX;
+	code = tenant_check_length(lease->tenant, request->len_bytes);
+	if (code == 0)
+		code = tenant_check_rights(lease->tenant, request->rights);
+	if (code != 0)
+		return code;
 	if (lease->revoking)
 		return ERROR_REVOKED;
 	if (lease->state != LEASE_ACTIVE)
@@ -95,17 +102,28 @@ static void modify_free(struct lease *lease)
 /* Take what is missing at the end. Return: 0 or an error code. */
 static int modify_grow_extent(struct lease *lease, uint64_t len_bytes)
 {
-	uint64_t before_bytes = lease->extent_bytes;
+	uint64_t more_bytes = 0;
+	uint64_t whole_bytes;
+	int code = 0;
 	int r;
 
-	if (len_bytes <= before_bytes)
+	if (len_bytes <= lease->extent_bytes)
 		return 0;
+	if (!checked_round_up(len_bytes, lease->server->pool.page_bytes, &whole_bytes))
+		return ERROR_LENGTH_POOL;
+	if (!lease->quarantined) {
+		more_bytes = whole_bytes - lease->extent_bytes;
+		code = tenant_try_charge(lease->tenant, TENANT_BYTES, more_bytes);
+	}
+	if (code != 0)
+		return code;
 	r = extent_grow(lease->server->pool.extents, lease->back.extent, len_bytes);
-	if (r < 0)
+	if (r < 0) {
+		tenant_uncharge(lease->tenant, TENANT_BYTES, more_bytes);
 		return lease_extent_error(r);
-	lease->extent_bytes = extent_len_bytes(lease->back.extent);
-	if (!lease->quarantined)
-		tenant_charge(lease->tenant, TENANT_BYTES, lease->extent_bytes - before_bytes);
+	}
+	lease->extent_bytes = whole_bytes;
+	assert(extent_len_bytes(lease->back.extent) == whole_bytes);
 	return 0;
 }
 
@@ -160,9 +178,10 @@ static int modify_grow(struct lease *lease)
 	lease->modify->starting = true;
 	for (attachment = LIST_FIRST(&lease->attachments); attachment != NULL; attachment = next) {
 		next = LIST_NEXT(attachment, lease_link);
-		if (lease->modify->failure == 0 &&
-		    attachment_extend(attachment, lease->len_bytes) < 0)
-			(void)modify_short(lease, ERROR_INTERNAL);
+		if (lease->modify->failure == 0)
+			code = attachment_extend(attachment, lease->len_bytes);
+		if (code != 0 && lease->modify->failure == 0)
+			(void)modify_short(lease, code);
 	}
 	lease->modify->starting = false;
 	modify_progress(lease);
@@ -338,6 +357,7 @@ void modify_progress(struct lease *lease)
 	modify_free(lease);
 	lease->generation++;
 	lease_set_state(lease, LEASE_ACTIVE);
+	lease_audit(lease, AUDIT_LEASE_MODIFIED, NULL, 0);
 	lease_grant_all(lease, request_id);
 }
 

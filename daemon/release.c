@@ -43,7 +43,7 @@ int release_begin(struct session *session, uint64_t request_id,
 		release->answer.released[i].lease_id = request->lease_ids[i];
 		if (lease == NULL) {
 			release->answer.released[i].code =
-				(uint32_t)session_ended_reason(session, request->lease_ids[i]);
+				(uint32_t)notices_reason(&session->notices, request->lease_ids[i]);
 			continue;
 		}
 		release->pending++;

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "daemon/acquire.h"
 #include "daemon/modify.h"
 #include "daemon/release.h"
@@ -32,6 +33,7 @@ static void request_welcome(struct session *session, uint64_t request_id)
 		.page_bytes = (uint32_t)server->pool.page_bytes,
 		.read_depth = (uint32_t)server->config.read_depth,
 		.rights = server->isolation.rights,
+		.heartbeat_ms = (uint32_t)server->config.heartbeat_ms,
 		.isolation = server->isolation.mode,
 		.enforced = server_enforced_bits(server),
 	};
@@ -48,7 +50,7 @@ static int request_hello(struct session *session, const struct message *m)
 		return ERROR_DRAINING;
 	if (endpoint_peer_receives(&session->endpoint, m->u.hello.receives) < 0)
 		return ERROR_PROTOCOL;
-	code = session_open(session, &m->u.hello);
+	code = session_greet(session, &m->u.hello);
 	if (code == 0)
 		request_welcome(session, m->request_id);
 	return code;
@@ -78,7 +80,7 @@ static int request_lane_open(struct session *session, const struct message *m)
 		next = TAILQ_NEXT(lane, session_link);
 		(void)lane_check(lane);
 	}
-	return session_open_lane(session, m->request_id);
+	return lane_queue_open(&session->lane_queue, m->request_id);
 }
 
 static int request_lane_confirm(struct session *session, const struct message *m)
@@ -118,7 +120,7 @@ static int request_attach(struct session *session, const struct message *m)
 	struct lease *lease = session_own_lease(session, m->u.attach.lease_id);
 
 	if (lease == NULL)
-		return session_ended_reason(session, m->u.attach.lease_id);
+		return notices_reason(&session->notices, m->u.attach.lease_id);
 	return lease_attach(lease, lane, m->request_id);
 }
 
@@ -129,7 +131,7 @@ static int request_renew(struct session *session, const struct message *m)
 	int code;
 
 	if (lease == NULL)
-		return session_ended_reason(session, m->u.renew.lease_id);
+		return notices_reason(&session->notices, m->u.renew.lease_id);
 	code = lease_renew(lease, m->u.renew.ttl_ms);
 	if (code == 0)
 		session_reply(session, &reply, m->request_id);
@@ -146,7 +148,7 @@ static int request_modify(struct session *session, const struct message *m)
 	struct lease *lease = session_own_lease(session, m->u.modify.lease_id);
 
 	if (lease == NULL)
-		return session_ended_reason(session, m->u.modify.lease_id);
+		return notices_reason(&session->notices, m->u.modify.lease_id);
 	return modify_begin(lease, m->request_id, &m->u.modify);
 }
 
@@ -178,17 +180,18 @@ static int request_revoked(struct session *session, const struct message *m)
 static const struct {
 	enum session_state state;
 	int (*handle)(struct session *session, const struct message *m);
+	bool counts; /* against the tenant's requests per second */
 } request_table[MESSAGE_TYPE_END] = {
 	[MESSAGE_HELLO] = {SESSION_HELLO, request_hello},
 	[MESSAGE_BYE] = {SESSION_OPEN, request_bye},
 	[MESSAGE_PING] = {SESSION_OPEN, request_ping},
-	[MESSAGE_LANE_OPEN] = {SESSION_OPEN, request_lane_open},
-	[MESSAGE_LANE_CONFIRM] = {SESSION_OPEN, request_lane_confirm},
-	[MESSAGE_ACQUIRE] = {SESSION_OPEN, request_acquire},
-	[MESSAGE_ATTACH] = {SESSION_OPEN, request_attach},
-	[MESSAGE_RENEW] = {SESSION_OPEN, request_renew},
+	[MESSAGE_LANE_OPEN] = {SESSION_OPEN, request_lane_open, true},
+	[MESSAGE_LANE_CONFIRM] = {SESSION_OPEN, request_lane_confirm, true},
+	[MESSAGE_ACQUIRE] = {SESSION_OPEN, request_acquire, true},
+	[MESSAGE_ATTACH] = {SESSION_OPEN, request_attach, true},
+	[MESSAGE_RENEW] = {SESSION_OPEN, request_renew, true},
 	[MESSAGE_RELEASE] = {SESSION_OPEN, request_release},
-	[MESSAGE_MODIFY] = {SESSION_OPEN, request_modify},
+	[MESSAGE_MODIFY] = {SESSION_OPEN, request_modify, true},
 	[MESSAGE_QUIESCED] = {SESSION_OPEN, request_quiesced},
 	[MESSAGE_REVOKED] = {SESSION_OPEN, request_revoked},
 };
@@ -204,7 +207,10 @@ int request_handle(struct session *session, const struct message *m)
 			  message_type_name(m->type), session_state_name(session->state));
 		return ERROR_PROTOCOL;
 	}
-	code = request_table[m->type].handle(session, m);
+	code = request_table[m->type].counts ? tenant_try_request(session->tenant, clock_now_ns())
+					     : 0;
+	if (code == 0)
+		code = request_table[m->type].handle(session, m);
 	if (code == 0 || handshake)
 		return code;
 	session_reply_error(session, m->request_id, code);

@@ -27,9 +27,11 @@
 #include "daemon/status.h"
 #include "proto/error.h"
 
-#define SERVER_STOP_LIMIT_MS  10000u
-#define SERVER_SELFTEST_PAGES 64u
-#define SERVER_SWEEP_PARTS    10u /* a sweep over all lanes is made in so many steps */
+#define SERVER_STOP_LIMIT_MS	 10000u
+#define SERVER_SELFTEST_PAGES	 64u
+#define SERVER_ADDRESSES_MAX	 65536u
+#define SERVER_AUDIT_LINES_PER_S 1000u
+#define SERVER_SWEEP_PARTS	 10u /* a sweep over all lanes is made in so many steps */
 
 uint64_t server_random_id(uint32_t route)
 {
@@ -171,6 +173,27 @@ static void server_on_stop_limit(struct deadline *deadline, void *context)
 	event_base_loopbreak(server->base);
 }
 
+static void server_on_audit(struct deadline *deadline, void *context)
+{
+	struct server *server = context;
+	uint64_t due_ns;
+
+	audit_tick(server->audit, clock_now_ns());
+	due_ns = audit_due_ns(server->audit);
+	if (due_ns != UINT64_MAX)
+		(void)deadline_set(server->deadlines, deadline, due_ns);
+}
+
+void server_audit(struct server *server, const struct audit_record *record)
+{
+	uint64_t due_ns;
+
+	audit_write(server->audit, record, clock_now_ns());
+	due_ns = audit_due_ns(server->audit);
+	if (due_ns != UINT64_MAX && !deadline_is_set(&server->audit_deadline))
+		(void)deadline_set(server->deadlines, &server->audit_deadline, due_ns);
+}
+
 /* Stopping. */
 
 void server_device_lost(struct server *server, const char *why)
@@ -220,7 +243,8 @@ static int server_check_memlock(const struct server *server, bool guarded)
 	struct pool_memlock need = {
 		.pool_bytes = server->config.pool_size_bytes,
 		.guard_bytes = guarded ? server->config.pool_size_bytes : 0,
-		.control_bytes = device_control_bytes(&server->config),
+		.control_bytes =
+			device_control_bytes(&server->config) + identity_bytes(&server->config),
 		.limit_bytes = pool_memlock_limit(),
 	};
 	char text[512];
@@ -345,6 +369,56 @@ static int server_join_loop(struct server *server)
 	return 0;
 }
 
+static int server_open_identity(struct server *server)
+{
+	char error[IDENTITY_ERROR_MAX];
+
+	if (identity_open(&server->identity, &server->config, error) < 0)
+		return server_fail(error);
+	return 0;
+}
+
+static struct admission_limits server_admission_limits(const struct config *config)
+{
+	return (struct admission_limits){
+		.connections_max = (uint32_t)config->sessions_max,
+		.handshakes_max = (uint32_t)config->handshakes_max,
+		.address_connections_max = (uint32_t)config->connections_max_per_address,
+		.address_handshakes_max = (uint32_t)config->handshakes_max_per_address,
+		.failures_max = (uint32_t)config->ban_after,
+		.back_off_min_ms = config->ban_backoff_min_ms,
+		.back_off_max_ms = config->ban_time_ms,
+		.ban_ms = config->ban_time_ms,
+		.forget_ms = config->ban_time_ms,
+		.addresses_max = SERVER_ADDRESSES_MAX,
+	};
+}
+
+/* Who may come, and where it is written down. */
+static int server_open_gate(struct server *server)
+{
+	const struct config *config = &server->config;
+	struct admission_limits limits = server_admission_limits(config);
+	char error[2 * CONFIG_STRING_MAX];
+	int r;
+
+	server->audit_deadline = (struct deadline){.fire = server_on_audit, .context = server};
+	r = audit_new(config->audit_log[0] != '\0' ? config->audit_log : NULL,
+		      SERVER_AUDIT_LINES_PER_S, &server->audit);
+	if (r < 0) {
+		snprintf(error, sizeof(error), "cannot write the audit log '%s': %s",
+			 config->audit_log, strerror(-r));
+		return server_fail(error);
+	}
+	if (admission_new(&limits, &server->admission) < 0 ||
+	    tenant_registry_apply(&server->tenants, config->tenants, config->tenant_count, NULL,
+				  NULL) < 0)
+		return server_fail("cannot set up admission and tenants: not enough memory");
+	if (config->tenant_count == 0)
+		log_warn("no tenants are configured: nobody can connect");
+	return 0;
+}
+
 static int server_open_admin(struct server *server)
 {
 	char error[CONFIG_ERROR_MAX + CONFIG_STRING_MAX];
@@ -379,6 +453,10 @@ static int server_start(struct server *server)
 	    worker_new(server->base, "scrub", &server->scrubber) < 0)
 		return server_fail("cannot set up the event loop");
 	r = server_check_memlock(server, false);
+	if (r == 0)
+		r = server_open_identity(server);
+	if (r == 0)
+		r = server_open_gate(server);
 	if (r != 0)
 		return r;
 	if (listener_bind(&server->listener, &server->config, error) < 0)
@@ -432,10 +510,15 @@ static void server_teardown(struct server *server)
 		return;
 	}
 	pool_deinit(&server->pool);
+	identity_close(&server->identity);
+	tenant_registry_clear(&server->tenants);
+	server->admission = admission_free(server->admission);
 	if (server->deadlines != NULL) {
 		deadline_clear(server->deadlines, &server->sweep);
 		deadline_clear(server->deadlines, &server->stop_limit);
+		deadline_clear(server->deadlines, &server->audit_deadline);
 	}
+	server->audit = audit_free(server->audit);
 	server->deadlines = deadline_queue_free(server->deadlines);
 	route_table_deinit(&server->lease_routes);
 	if (server->base != NULL)
@@ -460,7 +543,6 @@ int server_run(const struct config *config)
 	TAILQ_INIT(&server.leases);
 	server.exit_status = server_start(&server);
 	if (server.exit_status == 0) {
-		log_warn("tenants are not authenticated: a client is whoever it says it is");
 		log_info("ready device=%s pool_bytes=%" PRIu64,
 			 ibv_get_device_name(server.device.context->device), server.pool.len_bytes);
 		server_loop(&server);

@@ -9,9 +9,12 @@
 
 #include "common/histogram.h"
 #include "common/log.h"
+#include "daemon/admission.h"
+#include "daemon/audit.h"
 #include "daemon/config.h"
 #include "daemon/deadline.h"
 #include "daemon/device.h"
+#include "daemon/identity.h"
 #include "daemon/isolation.h"
 #include "daemon/lane.h"
 #include "daemon/lease.h"
@@ -38,6 +41,8 @@ enum {
 	X(sessions_accepted)     \
 	X(sessions_rejected)     \
 	X(protocol_errors)       \
+	X(strikes)               \
+	X(strikes_pardoned)      \
 	X(lanes_connected)       \
 	X(lanes_lost)            \
 	X(binds_posted)          \
@@ -67,8 +72,12 @@ struct server {
 	struct worker *verbs_worker;
 	struct worker *scrubber;
 	struct device device;
+	struct identity identity;
 	struct pool pool;
 	struct tenant_registry tenants;
+	struct admission *admission;
+	struct audit *audit;
+	struct deadline audit_deadline;
 
 	struct isolation isolation;
 	struct listener listener;
@@ -122,6 +131,9 @@ void server_stop(struct server *server);
  * No completion can be expected any more: the process ends at once and leaves the rest to the kernel.
  */
 void server_device_lost(struct server *server, const char *why);
+
+/** server_audit() - write to the audit log */
+void server_audit(struct server *server, const struct audit_record *record);
 
 /** server_enforced_bits() - bit i: the i-th self-test property is enforced in the mode that is used */
 uint32_t server_enforced_bits(const struct server *server);

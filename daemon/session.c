@@ -20,12 +20,16 @@
 
 #include "common/clock.h"
 #include "common/verbs.h"
+#include "daemon/penalty.h"
 #include "daemon/request.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 #include "proto/private_data.h"
 
 #define SESSION_LOOK_MS		 500u /* how often the peer's silence is looked at */
+#define SESSION_POLL_BATCH	 8    /* of which each may be a handshake, which takes long */
+#define SESSION_POLL_ROUNDS	 32   /* in one turn, if there is none */
+#define SESSION_HEARTBEATS	 3u   /* that may fail to come before the peer counts as gone */
 #define SESSION_LAST_WORDS_MS	 500u /* for messages that are under way when it closes */
 #define SESSION_END_STEP	 128  /* leases ended in one turn of the loop */
 #define SESSION_REAP_WAIT_MIN_MS 100u
@@ -34,7 +38,8 @@
 #define GO(state) (1u << SESSION_##state)
 
 static const uint32_t session_next[SESSION_STATES] = {
-	[SESSION_HELLO] = GO(OPEN) | GO(CLOSING),
+	[SESSION_HELLO] = GO(GREETED) | GO(CLOSING),
+	[SESSION_GREETED] = GO(OPEN) | GO(CLOSING),
 	[SESSION_OPEN] = GO(CLOSING),
 	[SESSION_CLOSING] = GO(REAPING),
 	[SESSION_REAPING] = GO(CLOSING) | GO(GONE), /* back: it could not be destroyed */
@@ -42,8 +47,8 @@ static const uint32_t session_next[SESSION_STATES] = {
 };
 
 static const char *const session_names[SESSION_STATES] = {
-	[SESSION_HELLO] = "hello",     [SESSION_OPEN] = "open", [SESSION_CLOSING] = "closing",
-	[SESSION_REAPING] = "reaping", [SESSION_GONE] = "gone",
+	[SESSION_HELLO] = "hello",     [SESSION_GREETED] = "greeted", [SESSION_OPEN] = "open",
+	[SESSION_CLOSING] = "closing", [SESSION_REAPING] = "reaping", [SESSION_GONE] = "gone",
 };
 
 bool session_can_go(enum session_state from, enum session_state to)
@@ -82,7 +87,6 @@ struct lane *session_lane(const struct session *session, uint32_t number)
 
 static void session_maybe_reap(struct session *session);
 static void session_on_deadline(struct deadline *deadline, void *context);
-static void session_on_lane_deadline(struct deadline *deadline, void *context);
 static void session_end_leases(struct deadline *deadline, void *context);
 
 /* The connection. */
@@ -105,7 +109,8 @@ static int session_create_qp(struct session *session, struct rdma_cm_id *id)
 	if (rdma_create_qp(id, server->device.pd, &attr) != 0)
 		return -errno;
 	return endpoint_init(&session->endpoint, id->qp, session->memory,
-			     server->device.control_mr->lkey, receives, session->route);
+			     server->device.control_mr->lkey, receives, session->route,
+			     session->channel);
 }
 
 static int session_accept_connection(struct rdma_cm_id *id)
@@ -135,12 +140,27 @@ static void session_name_peer(struct session *session, struct rdma_cm_id *id)
 		snprintf(session->peer, sizeof(session->peer), "unknown");
 }
 
+static void session_address_banned(const struct session *session)
+{
+	uint64_t ban_ms = session->server->config.ban_time_ms;
+
+	log_warn("address banned peer=%s ban_ms=%" PRIu64, session->peer, ban_ms);
+	server_audit(session->server, &(struct audit_record){
+					      .event = AUDIT_ADDRESS_BANNED,
+					      .peer = session->peer,
+					      .duration_ms = ban_ms,
+				      });
+}
+
 /* Gives back what session_new() has taken; the id stays the caller's. */
 static void session_discard(struct session *session)
 {
 	struct server *server = session->server;
 
+	if (admission_leave(&session->ticket, clock_now_ns(), session->failed))
+		session_address_banned(session);
 	endpoint_deinit(&session->endpoint);
+	channel_wipe(session->channel);
 	route_remove(&server->device.control_routes, session->route);
 	device_give_control_slot(&server->device, session->memory);
 	verbs_cq_unreserve(&server->device.control_cq, session->cq_reserved);
@@ -164,6 +184,8 @@ static int session_new(struct server *server, struct session **ret_session)
 	r = ERROR_INTERNAL;
 	if (route_add(&server->device.control_routes, session, &session->route) < 0)
 		goto err_give_slot;
+	session->channel =
+		&server->identity.channels[device_control_slot(&server->device, session->memory)];
 	session->kind = CM_SESSION;
 	session->server = server;
 	session->id = server_random_id(session->route);
@@ -172,8 +194,7 @@ static int session_new(struct server *server, struct session **ret_session)
 	session->deadline = (struct deadline){.fire = session_on_deadline, .context = session};
 	session->ending_deadline =
 		(struct deadline){.fire = session_end_leases, .context = session};
-	session->lane_deadline =
-		(struct deadline){.fire = session_on_lane_deadline, .context = session};
+	lane_queue_init(&session->lane_queue, session);
 	TAILQ_INIT(&session->lanes);
 	TAILQ_INIT(&session->leases);
 	*ret_session = session;
@@ -188,16 +209,21 @@ err_free:
 	return r;
 }
 
-int session_accept(struct server *server, struct rdma_cm_id *id,
-		   const struct rdma_conn_param *request)
+int session_accept(struct server *server, struct rdma_cm_id *id, const struct private_data *data)
 {
 	struct session *session;
 	int r;
 
-	(void)request;
 	r = session_new(server, &session);
 	if (r != 0)
 		return r;
+	r = admission_enter(server->admission, rdma_get_peer_addr(id), clock_now_ns(),
+			    &session->ticket);
+	if (r != 0) {
+		session_discard(session);
+		return r;
+	}
+	channel_init_daemon(session->channel, data, PROTO_VERSION, server->identity.own);
 	session_name_peer(session, id);
 	r = session_create_qp(session, id);
 	if (r < 0)
@@ -227,6 +253,11 @@ err_destroy_qp:
 	return ERROR_INTERNAL;
 }
 
+void session_connected(struct session *session)
+{
+	session->connected = true;
+}
+
 void session_disconnected(struct session *session)
 {
 	session->peer_gone = true;
@@ -236,7 +267,7 @@ void session_disconnected(struct session *session)
 
 /* Sending. */
 
-static void session_want_flush(struct session *session)
+void session_want_flush(struct session *session)
 {
 	if (!session->in_notices) {
 		session->in_notices = true;
@@ -259,7 +290,7 @@ static void session_send(struct session *session, enum endpoint_class class,
 
 void session_reply(struct session *session, struct message *m, uint64_t request_id)
 {
-	if (session->state != SESSION_OPEN)
+	if (session->state != SESSION_GREETED && session->state != SESSION_OPEN)
 		return;
 	m->request_id = request_id;
 	session_send(session, ENDPOINT_ORDINARY, m);
@@ -274,14 +305,38 @@ void session_reply_error(struct session *session, uint64_t request_id, int code)
 	session_reply(session, &m, request_id);
 }
 
-int session_open(struct session *session, const struct message_hello *hello)
+int session_greet(struct session *session, const struct message_hello *hello)
+{
+	struct tenant *tenant =
+		tenant_find_by_key(&session->server->tenants, channel_peer(session->channel));
+
+	if (tenant == NULL)
+		return ERROR_AUTH;
+	if (penalty_is_banned(tenant))
+		return ERROR_BANNED;
+	session->tenant = tenant_ref(tenant);
+	memcpy(session->instance, hello->instance, sizeof(session->instance));
+	session_set_state(session, SESSION_GREETED);
+	return 0;
+}
+
+/* The first sealed message: only who holds the tenant's key can have made it. */
+static int session_open(struct session *session)
 {
 	struct server *server = session->server;
+	int code = tenant_try_charge(session->tenant, TENANT_SESSIONS, 1);
 
-	if (tenant_get(&server->tenants, hello->tenant, &session->tenant) < 0)
-		return ERROR_INTERNAL;
-	memcpy(session->instance, hello->instance, sizeof(session->instance));
-	tenant_charge(session->tenant, TENANT_SESSIONS, 1);
+	if (code != 0)
+		return code;
+	session->charged = true;
+	session->opened_ns = clock_now_ns();
+	admission_established(&session->ticket);
+	server_audit(server, &(struct audit_record){
+				     .event = AUDIT_SESSION_OPENED,
+				     .tenant = session->tenant->name,
+				     .session_id = session->id,
+				     .peer = session->peer,
+			     });
 	session_set_state(session, SESSION_OPEN);
 	(void)deadline_set(server->deadlines, &session->deadline,
 			   clock_add_ms(clock_now_ns(), SESSION_LOOK_MS));
@@ -290,70 +345,10 @@ int session_open(struct session *session, const struct message_hello *hello)
 	return 0;
 }
 
-int session_ended_reason(const struct session *session, uint64_t lease_id)
-{
-	for (int i = 0; i < SESSION_ENDED_MAX; i++) {
-		if (session->ended[i].lease_id == lease_id && lease_id != 0)
-			return session->ended[i].reason;
-	}
-	return ERROR_NO_LEASE;
-}
-
 void session_notice(struct session *session, const struct message *m)
 {
 	if (session->state == SESSION_OPEN)
 		session_send(session, ENDPOINT_NOTICE, m);
-}
-
-static void session_send_ended_notice(struct session *session)
-{
-	struct message m = {.type = MESSAGE_LEASES_ENDED};
-
-	if (session->ended_notice.count == 0)
-		return;
-	m.u.leases_ended = session->ended_notice;
-	session->ended_notice.count = 0;
-	session_notice(session, &m);
-}
-
-static void session_send_revoke_notice(struct session *session)
-{
-	struct message m = {.type = MESSAGE_REVOKE};
-
-	if (session->revoke_notice.count == 0)
-		return;
-	m.u.revoke = session->revoke_notice;
-	session->revoke_notice.count = 0;
-	session_notice(session, &m);
-}
-
-void session_lease_revoked(struct session *session, const struct lease *lease, uint64_t grace_ms)
-{
-	struct message_revoke *notice = &session->revoke_notice;
-
-	if (notice->count == PROTO_NOTICE_LEASES)
-		session_send_revoke_notice(session);
-	notice->revoked[notice->count].lease_id = lease->id;
-	notice->revoked[notice->count].grace_ms = (uint32_t)grace_ms;
-	notice->count++;
-	session_want_flush(session);
-}
-
-void session_lease_ended(struct session *session, const struct lease *lease, bool tell)
-{
-	struct message_leases_ended *notice = &session->ended_notice;
-
-	session->ended[session->ended_next].lease_id = lease->id;
-	session->ended[session->ended_next].reason = lease->reason;
-	session->ended_next = (session->ended_next + 1) % SESSION_ENDED_MAX;
-	if (!tell || session->state != SESSION_OPEN)
-		return;
-	if (notice->count == PROTO_NOTICE_LEASES)
-		session_send_ended_notice(session);
-	notice->ended[notice->count].lease_id = lease->id;
-	notice->ended[notice->count].reason = (uint32_t)lease->reason;
-	notice->count++;
-	session_want_flush(session);
 }
 
 void session_flush_notices(struct server *server)
@@ -363,8 +358,7 @@ void session_flush_notices(struct server *server)
 	while ((session = TAILQ_FIRST(&server->notices)) != NULL) {
 		TAILQ_REMOVE(&server->notices, session, notice_link);
 		session->in_notices = false;
-		session_send_revoke_notice(session);
-		session_send_ended_notice(session);
+		notices_send(session);
 		if (session->unsendable)
 			session_end(session, ERROR_BUSY, "too much waits to be sent");
 		else if (endpoint_flush(&session->endpoint) < 0)
@@ -372,95 +366,14 @@ void session_flush_notices(struct server *server)
 	}
 }
 
-/* Lanes. */
-
-static uint64_t session_lane_allowed_ns(const struct session *session)
-{
-	return session->lane_lost_ns == 0
-		       ? 0
-		       : clock_add_ms(session->lane_lost_ns, session->lane_wait_ms);
-}
-
-/* The first lost lane is replaced at once, each further one after twice the time. */
-static void session_note_lane_lost(struct session *session)
-{
-	const struct config *config = &session->server->config;
-	uint64_t now_ns = clock_now_ns();
-
-	if (session->lane_lost_ns == 0 ||
-	    clock_add_ms(session->lane_lost_ns, config->lane_peace_ms) <= now_ns)
-		session->lane_wait_ms = 0;
-	else if (session->lane_wait_ms == 0)
-		session->lane_wait_ms = config->lane_wait_min_ms;
-	else
-		session->lane_wait_ms *= 2;
-	if (session->lane_wait_ms > config->lane_wait_max_ms)
-		session->lane_wait_ms = config->lane_wait_max_ms;
-	session->lane_lost_ns = now_ns;
-}
-
 void session_lane_closing(struct session *session, const struct lane *lane)
 {
 	struct message m = {.type = MESSAGE_LANE_LOST, .u.lane.lane = lane->number};
 
 	if (lane->lost)
-		session_note_lane_lost(session);
+		lane_queue_note_lost(&session->lane_queue);
 	if (!lane->disconnected)
 		session_notice(session, &m);
-}
-
-static int session_offer_lane(struct session *session, uint64_t request_id)
-{
-	struct message m = {.type = MESSAGE_LANE_OFFER};
-	struct lane *lane;
-
-	if (lane_offer(session, session->next_lane, &lane) < 0)
-		return ERROR_INTERNAL;
-	session->next_lane++;
-	m.u.lane_offer.lane = lane->number;
-	m.u.lane_offer.expires_ms = (uint32_t)session->server->config.lane_offer_ms;
-	memcpy(m.u.lane_offer.token, lane->token, sizeof(lane->token));
-	session_reply(session, &m, request_id);
-	return 0;
-}
-
-/* One that has waited; with a further loss since then, the others go on waiting. */
-static void session_on_lane_deadline(struct deadline *deadline, void *context)
-{
-	struct session *session = context;
-	struct server *server = session->server;
-	uint64_t allowed_ns = session_lane_allowed_ns(session);
-	uint64_t request_id = session->lane_opens[0];
-	int code;
-
-	if (allowed_ns > clock_now_ns()) {
-		(void)deadline_set(server->deadlines, deadline, allowed_ns);
-		return;
-	}
-	session->lane_open_count--;
-	memmove(session->lane_opens, session->lane_opens + 1,
-		session->lane_open_count * sizeof(session->lane_opens[0]));
-	code = session_offer_lane(session, request_id);
-	if (code != 0)
-		session_reply_error(session, request_id, code);
-	if (session->lane_open_count > 0)
-		(void)deadline_set(server->deadlines, deadline, clock_now_ns());
-}
-
-int session_open_lane(struct session *session, uint64_t request_id)
-{
-	struct server *server = session->server;
-	uint64_t allowed_ns = session_lane_allowed_ns(session);
-
-	if (session->lane_count + session->lane_open_count >= server->config.lanes_max)
-		return ERROR_LANES_MAX;
-	if (session->lane_open_count == 0 && allowed_ns <= clock_now_ns())
-		return session_offer_lane(session, request_id);
-	if (session->lane_open_count == SESSION_LANE_OPENS_MAX ||
-	    deadline_set(server->deadlines, &session->lane_deadline, allowed_ns) < 0)
-		return ERROR_BUSY;
-	session->lane_opens[session->lane_open_count++] = request_id;
-	return 0;
 }
 
 struct lease *session_own_lease(const struct session *session, uint64_t lease_id)
@@ -474,11 +387,15 @@ struct lease *session_own_lease(const struct session *session, uint64_t lease_id
 
 static void session_on_message(struct session *session, const struct message *m)
 {
-	int code;
+	int code = 0;
 
-	if (session->state != SESSION_HELLO && session->state != SESSION_OPEN)
+	if (session->state > SESSION_OPEN)
 		return;
-	code = request_handle(session, m);
+	session->connected = true;
+	if (session->state == SESSION_GREETED)
+		code = session_open(session);
+	if (code == 0)
+		code = request_handle(session, m);
 	if (code != 0)
 		session_end(session, code, error_text(code));
 }
@@ -495,6 +412,10 @@ static void session_complete(struct session *session, const struct ibv_wc *wc)
 		session_end(session, ERROR_PROTOCOL, "a message with invalidate");
 	} else if (r == -EPROTO) {
 		session_end(session, ERROR_PROTOCOL, "a malformed message");
+	} else if (r == -EKEYREJECTED) {
+		session_end(session, ERROR_AUTH, "a message that cannot be opened");
+	} else if (r == -EOVERFLOW) {
+		session_end(session, ERROR_AUTH, "the keys are used up");
 	} else if (r < 0) {
 		session->peer_gone = true;
 		session_end(session, 0, "connection broken");
@@ -507,20 +428,22 @@ static void session_complete(struct session *session, const struct ibv_wc *wc)
 
 bool session_poll(struct server *server)
 {
-	struct ibv_wc wc[32];
-	int rounds;
+	struct ibv_wc wc[SESSION_POLL_BATCH];
+	int handshakes = 0;
 	int n;
 
-	for (rounds = 0; rounds < 8; rounds++) {
-		n = verbs_poll_cq(server->device.control_cq.cq, 32, wc);
+	for (int rounds = 0; rounds < SESSION_POLL_ROUNDS && handshakes == 0; rounds++) {
+		n = verbs_poll_cq(server->device.control_cq.cq, SESSION_POLL_BATCH, wc);
 		if (n <= 0)
 			return true;
 		for (int i = 0; i < n; i++) {
 			struct session *session =
 				route_find(&server->device.control_routes, route_of(wc[i].wr_id));
 
-			if (session != NULL)
-				session_complete(session, &wc[i]);
+			if (session == NULL)
+				continue;
+			handshakes += session->state == SESSION_HELLO;
+			session_complete(session, &wc[i]);
 		}
 	}
 	return false;
@@ -571,26 +494,67 @@ static void session_end_leases(struct deadline *deadline, void *context)
 	session_maybe_reap(session);
 }
 
+/* Of a handshake that came to nothing; whoever leaves without a word is no better. */
+static bool session_is_own_fault(int code)
+{
+	return code == 0 || code == ERROR_AUTH || code == ERROR_PROTOCOL || code == ERROR_TIMEOUT ||
+	       code == ERROR_VERSION;
+}
+
+static void session_audit_end(const struct session *session, const char *why)
+{
+	if (!session->charged)
+		return;
+	server_audit(session->server,
+		     &(struct audit_record){
+			     .event = AUDIT_SESSION_ENDED,
+			     .tenant = session->tenant->name,
+			     .session_id = session->id,
+			     .reason = why,
+			     .duration_ms = (clock_now_ns() - session->opened_ns) / CLOCK_NS_PER_MS,
+			     .peer = session->peer,
+		     });
+}
+
 void session_end(struct session *session, int code, const char *why)
 {
 	struct server *server = session->server;
 
-	if (session->state != SESSION_HELLO && session->state != SESSION_OPEN)
+	bool was_open = session->state == SESSION_OPEN;
+
+	if (session->state > SESSION_OPEN)
 		return;
+	session->failed = !was_open && session->connected && session_is_own_fault(code);
 	session_set_state(session, SESSION_CLOSING);
 	if (code == ERROR_PROTOCOL)
 		server->counters.protocol_errors++;
 	log_info("session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64 " why=\"%s\"",
 		 session->id, session->tenant != NULL ? session->tenant->name : "-", session->peer,
 		 session->lease_count, why);
+	session_audit_end(session, why);
 	if (code != 0 && !session->peer_gone)
 		session_say_why(session, code);
-	deadline_clear(server->deadlines, &session->lane_deadline);
+	lane_queue_close(&session->lane_queue);
 	session->close_limit_ns = clock_add_ms(clock_now_ns(), SESSION_LAST_WORDS_MS);
 	(void)deadline_set(server->deadlines, &session->deadline, session->close_limit_ns);
 	session->why = why;
 	session->ending_next = TAILQ_FIRST(&session->leases);
 	session_end_leases(&session->ending_deadline, session);
+	if (code == ERROR_PROTOCOL && was_open)
+		penalty_protocol(session);
+}
+
+void session_end_tenant(struct server *server, const struct tenant *tenant, int code,
+			const char *why)
+{
+	struct session *session;
+	struct session *next;
+
+	for (session = TAILQ_FIRST(&server->sessions); session != NULL; session = next) {
+		next = TAILQ_NEXT(session, server_link);
+		if (session->tenant == tenant)
+			session_end(session, code, why);
+	}
 }
 
 static void session_free(struct session *session)
@@ -608,7 +572,8 @@ static void session_free(struct session *session)
 	TAILQ_REMOVE(&server->sessions, session, server_link);
 	server->session_count--;
 	if (session->tenant != NULL) {
-		tenant_uncharge(session->tenant, TENANT_SESSIONS, 1);
+		if (session->charged)
+			tenant_uncharge(session->tenant, TENANT_SESSIONS, 1);
 		session->tenant = tenant_unref(session->tenant);
 	}
 	session_discard(session);
@@ -679,6 +644,24 @@ static void session_maybe_reap(struct session *session)
 	worker_submit_later(server->verbs_worker, &session->reap_job);
 }
 
+/* From when on the peer has been silent for too long; never without heartbeats. */
+static uint64_t session_silent_ns(const struct session *session)
+{
+	uint64_t heartbeat_ms = session->server->config.heartbeat_ms;
+
+	if (heartbeat_ms == 0)
+		return UINT64_MAX;
+	return clock_add_ms(session->endpoint.heard_ns, SESSION_HEARTBEATS * heartbeat_ms);
+}
+
+static uint64_t session_next_look(const struct session *session)
+{
+	uint64_t look_ns = clock_add_ms(clock_now_ns(), SESSION_LOOK_MS);
+	uint64_t silent_ns = session_silent_ns(session);
+
+	return silent_ns < look_ns ? silent_ns : look_ns;
+}
+
 static void session_on_deadline(struct deadline *deadline, void *context)
 {
 	struct session *session = context;
@@ -686,8 +669,8 @@ static void session_on_deadline(struct deadline *deadline, void *context)
 	uint64_t now_ns = clock_now_ns();
 
 	(void)deadline;
-	if (session->state == SESSION_HELLO) {
-		session_end(session, ERROR_TIMEOUT, "no hello in time");
+	if (session->state == SESSION_HELLO || session->state == SESSION_GREETED) {
+		session_end(session, ERROR_TIMEOUT, "no introduction in time");
 		return;
 	}
 	if (session->state == SESSION_CLOSING) {
@@ -699,8 +682,12 @@ static void session_on_deadline(struct deadline *deadline, void *context)
 		session_end(session, 0, "the peer takes no messages");
 		return;
 	}
-	(void)deadline_set(server->deadlines, &session->deadline,
-			   clock_add_ms(now_ns, SESSION_LOOK_MS));
+	if (session_silent_ns(session) <= now_ns) {
+		session->peer_gone = true;
+		session_end(session, 0, "the peer is silent");
+		return;
+	}
+	(void)deadline_set(server->deadlines, &session->deadline, session_next_look(session));
 }
 
 void session_lane_gone(struct session *session)

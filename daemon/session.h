@@ -8,20 +8,22 @@
 #include <sys/queue.h>
 
 #include "common/endpoint.h"
+#include "daemon/admission.h"
 #include "daemon/deadline.h"
 #include "daemon/lane.h"
+#include "daemon/lane_queue.h"
 #include "daemon/lease.h"
+#include "daemon/notices.h"
 #include "daemon/worker.h"
 #include "proto/message.h"
+#include "proto/private_data.h"
 
 struct server;
 struct tenant;
 
-#define SESSION_ENDED_MAX      256 /* ended leases that are remembered for their reason */
-#define SESSION_LANE_OPENS_MAX 16  /* requests for a lane that may wait */
-
 enum session_state {
 	SESSION_HELLO,	 /* accepted; hello has not come yet */
+	SESSION_GREETED, /* welcome is out; only the next message proves who the client is */
 	SESSION_OPEN,	 /* a tenant's */
 	SESSION_CLOSING, /* leases and lanes are on their way out */
 	SESSION_REAPING, /* the verbs worker destroys the connection */
@@ -44,31 +46,25 @@ struct session {
 	uint32_t cq_reserved;
 	uint8_t *memory; /* of the endpoint; a slot of the device's control buffers */
 	struct endpoint endpoint;
+	struct channel *channel;		/* one of the daemon's identity */
 	struct tenant *tenant;			/* NULL before hello */
 	uint8_t instance[PROTO_INSTANCE_BYTES]; /* of the client, from hello */
 	char peer[64];				/* address for the log */
 	struct deadline deadline;		/* for hello; then looks after the peer's silence */
 	TAILQ_HEAD(, lane) lanes;
 	uint32_t lane_count;
-	uint32_t next_lane;
-	uint64_t lane_lost_ns; /* when the last one was lost; 0: none was */
-	uint64_t lane_wait_ms; /* between the last loss and the next new lane */
-	uint64_t lane_opens
-		[SESSION_LANE_OPENS_MAX]; /* request ids that wait for that, oldest first */
-	uint32_t lane_open_count;
-	struct deadline lane_deadline;
+	struct lane_queue lane_queue;
 	TAILQ_HEAD(, lease) leases;
 	uint64_t lease_count;
 	struct lease *ending_next; /* to be ended next while the session closes */
 	struct deadline ending_deadline;
-	const char *why;			  /* it closes */
-	struct message_leases_ended ended_notice; /* collected until the end of the loop's turn */
-	struct message_revoke revoke_notice;	  /* likewise */
-	struct {
-		uint64_t lease_id;
-		int reason;
-	} ended[SESSION_ENDED_MAX]; /* ring */
-	uint32_t ended_next;
+	const char *why; /* it closes */
+	struct notices notices;
+	struct admission_ticket ticket;
+	bool connected; /* the peer has answered: its address is its own */
+	bool failed;	/* before it has introduced itself, by its own doing */
+	bool charged;	/* to the tenant */
+	uint64_t opened_ns;
 	bool peer_gone;
 	bool unsendable;	 /* a message could not be queued: ends with the turn */
 	uint64_t close_limit_ns; /* until then the last messages may still go out */
@@ -80,11 +76,14 @@ struct session {
 /**
  * session_accept() - a client wants a control connection
  * @id: of the connect request; owned by the session on success
+ * @data: its private data
  *
  * Return: 0, or an error code for the reject's private data.
  */
-int session_accept(struct server *server, struct rdma_cm_id *id,
-		   const struct rdma_conn_param *request);
+int session_accept(struct server *server, struct rdma_cm_id *id, const struct private_data *data);
+
+/** session_connected() - the connection is there */
+void session_connected(struct session *session);
 
 /** session_disconnected() - the peer has left, or the connection never came to be */
 void session_disconnected(struct session *session);
@@ -96,8 +95,16 @@ void session_disconnected(struct session *session);
  */
 void session_end(struct session *session, int code, const char *why);
 
-/** session_open() - hello was right: the session is that tenant's; Return: 0 or an error code */
-int session_open(struct session *session, const struct message_hello *hello);
+/**
+ * session_greet() - hello has come, perhaps from somebody who has recorded it
+ *
+ * Nothing is charged to the tenant yet. Return: 0 or an error code.
+ */
+int session_greet(struct session *session, const struct message_hello *hello);
+
+/** session_end_tenant() - end all sessions of a tenant; as session_end() */
+void session_end_tenant(struct server *server, const struct tenant *tenant, int code,
+			const char *why);
 
 /** session_find() - by id; Return: NULL if there is none */
 struct session *session_find(const struct server *server, uint64_t id);
@@ -109,30 +116,17 @@ struct lane *session_lane(const struct session *session, uint32_t number);
 void session_reply(struct session *session, struct message *m, uint64_t request_id);
 void session_reply_error(struct session *session, uint64_t request_id, int code);
 
+/** session_want_flush() - notices have been collected, or messages wait: see to it with this turn's end */
+void session_want_flush(struct session *session);
+
 /** session_notice() - send a notice; nothing happens if the session is ending */
 void session_notice(struct session *session, const struct message *m);
 
 /** session_lane_closing() - a lane ends: tell the client, and make it wait for the next one */
 void session_lane_closing(struct session *session, const struct lane *lane);
 
-/**
- * session_open_lane() - a client wants a lane: offer one now, or later if it has lost some lately
- *
- * Return: 0, or an error code that the caller answers with.
- */
-int session_open_lane(struct session *session, uint64_t request_id);
-
 /** session_own_lease() - a lease of the session that is not ending; NULL if there is none, or it is another's */
 struct lease *session_own_lease(const struct session *session, uint64_t lease_id);
-
-/** session_lease_revoked() - tell the client with the next notice that a lease ends after a grace */
-void session_lease_revoked(struct session *session, const struct lease *lease, uint64_t grace_ms);
-
-/** session_lease_ended() - remember why, and tell the client with the next notice if @tell */
-void session_lease_ended(struct session *session, const struct lease *lease, bool tell);
-
-/** session_ended_reason() - why a lease of this session ended; ERROR_NO_LEASE if nothing is known of it */
-int session_ended_reason(const struct session *session, uint64_t lease_id);
 
 /** session_lease_gone() - a lease has left the session's list */
 void session_lease_gone(struct session *session, struct lease *lease);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/key_file.h"
 #include "daemon/loop.h"
 #include "daemon/revocation.h"
 #include "daemon/server.h"
@@ -150,14 +151,16 @@ static void status_status(struct admin_request *request, json_t *params, void *c
 {
 	const struct server *server = context;
 	uint64_t up_ms = (clock_now_ns() - server->started_ns) / CLOCK_NS_PER_MS;
+	char key[KEY_FILE_PUBLIC_TEXT];
 
 	(void)params;
+	key_file_print_public(server->identity.own->public_key, key);
 	admin_reply(
 		request,
-		json_pack("{s:s,s:I,s:I,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
+		json_pack("{s:s,s:I,s:I,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
 			  "version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
-			  NUMBER(up_ms), "tenants_authenticated", 0, "stopping", server->stopping,
-			  "device", status_device(server), "listen", status_listen(server), "pool",
+			  NUMBER(up_ms), "public_key", key, "stopping", server->stopping, "device",
+			  status_device(server), "listen", status_listen(server), "pool",
 			  status_pool(server), "scrubbing", status_scrub(server), "isolation",
 			  status_isolation(server), "sessions", NUMBER(server->session_count),
 			  "lanes", NUMBER(server->lane_count), "leases", status_leases(server),

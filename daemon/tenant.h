@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "daemon/strikes.h"
 #include "daemon/tenant_settings.h"
 #include "daemon/tree.h"
 
@@ -55,7 +56,8 @@ struct tenant {
 	struct tenant_key keys[TENANT_KEYS_MAX];
 	size_t key_count;
 	struct tenant_quota quota;
-	uint64_t rate_at_ns;		 /* up to here requests are used up */
+	uint64_t rate_at_ns; /* up to here requests are used up */
+	struct strikes strikes;
 	uint64_t denied[TENANT_DENIALS]; /* times */
 	uint32_t denied_logged;		 /* bit i: the first denial i has been logged */
 

@@ -43,14 +43,14 @@ struct kind {
 	bool (*is_valid)(const struct message *m);
 };
 
-static bool is_text(const char *text, size_t min_bytes, size_t max_bytes, char lowest)
+static bool is_text(const char *text, size_t max_bytes)
 {
 	size_t len_bytes = strnlen(text, max_bytes + 1);
 
-	if (len_bytes < min_bytes || len_bytes > max_bytes)
+	if (len_bytes > max_bytes)
 		return false;
 	for (size_t i = 0; i < len_bytes; i++) {
-		if (text[i] < lowest || text[i] > '~')
+		if (text[i] < ' ' || text[i] > '~')
 			return false;
 	}
 	return true;
@@ -113,7 +113,6 @@ static void write_hello(struct cursor_writer *writer, const struct message *m)
 	cursor_write_u16(writer, hello->version);
 	cursor_write_u16(writer, hello->receives);
 	cursor_write_bytes(writer, hello->instance, sizeof(hello->instance));
-	cursor_write_string(writer, hello->tenant);
 }
 
 static void read_hello(struct cursor_reader *reader, struct message *m)
@@ -123,13 +122,11 @@ static void read_hello(struct cursor_reader *reader, struct message *m)
 	hello->version = cursor_read_u16(reader);
 	hello->receives = cursor_read_u16(reader);
 	cursor_read_bytes(reader, hello->instance, sizeof(hello->instance));
-	cursor_read_string(reader, hello->tenant, PROTO_TENANT_NAME_MAX);
 }
 
 static bool is_valid_hello(const struct message *m)
 {
-	return are_receives(m->u.hello.receives) &&
-	       is_text(m->u.hello.tenant, 1, PROTO_TENANT_NAME_MAX, '!');
+	return are_receives(m->u.hello.receives);
 }
 
 static void write_welcome(struct cursor_writer *writer, const struct message *m)
@@ -187,7 +184,7 @@ static void read_error(struct cursor_reader *reader, struct message *m)
 
 static bool is_valid_error(const struct message *m)
 {
-	return is_code(m->u.error.code) && is_text(m->u.error.text, 0, PROTO_TEXT_MAX, ' ');
+	return is_code(m->u.error.code) && is_text(m->u.error.text, PROTO_TEXT_MAX);
 }
 
 static void write_lane_offer(struct cursor_writer *writer, const struct message *m)
@@ -196,7 +193,6 @@ static void write_lane_offer(struct cursor_writer *writer, const struct message 
 
 	cursor_write_u32(writer, offer->lane);
 	cursor_write_u32(writer, offer->expires_ms);
-	cursor_write_bytes(writer, offer->token, sizeof(offer->token));
 }
 
 static void read_lane_offer(struct cursor_reader *reader, struct message *m)
@@ -205,7 +201,6 @@ static void read_lane_offer(struct cursor_reader *reader, struct message *m)
 
 	offer->lane = cursor_read_u32(reader);
 	offer->expires_ms = cursor_read_u32(reader);
-	cursor_read_bytes(reader, offer->token, sizeof(offer->token));
 }
 
 static void write_lane_confirm(struct cursor_writer *writer, const struct message *m)

@@ -67,7 +67,6 @@ struct message_hello {
 	uint16_t version;
 	uint16_t receives; /* that the client has posted: the daemon's first credits */
 	uint8_t instance[PROTO_INSTANCE_BYTES];
-	char tenant[PROTO_TENANT_NAME_MAX + 1]; /* NUL-terminated here; printable, non-empty */
 };
 
 struct message_welcome {
@@ -93,7 +92,6 @@ struct message_error {
 struct message_lane_offer {
 	uint32_t lane;
 	uint32_t expires_ms;
-	uint8_t token[PROTO_TOKEN_BYTES];
 };
 
 struct message_lane_confirm {

@@ -17,7 +17,7 @@
 enum {
 	HEADER_BYTES = 8,
 	CONTROL_BYTES = HEADER_BYTES + 2 + 2,
-	LANE_BYTES = HEADER_BYTES + 8 + 4 + PROTO_TOKEN_BYTES,
+	LANE_BYTES = HEADER_BYTES + 8 + 4 + PROTO_MAC_BYTES,
 	ACCEPT_BYTES = HEADER_BYTES + 2 + 2,
 	REJECT_BYTES = HEADER_BYTES + 4,
 };
@@ -63,7 +63,7 @@ static void write_fields(struct cursor_writer *writer, const struct private_data
 	case PRIVATE_DATA_LANE:
 		cursor_write_u64(writer, data->session_id);
 		cursor_write_u32(writer, data->lane);
-		cursor_write_bytes(writer, data->token, sizeof(data->token));
+		cursor_write_bytes(writer, data->mac, sizeof(data->mac));
 		break;
 	case PRIVATE_DATA_ACCEPT:
 		cursor_write_u16(writer, data->version);
@@ -85,7 +85,7 @@ static void read_fields(struct cursor_reader *reader, struct private_data *data)
 	case PRIVATE_DATA_LANE:
 		data->session_id = cursor_read_u64(reader);
 		data->lane = cursor_read_u32(reader);
-		cursor_read_bytes(reader, data->token, sizeof(data->token));
+		cursor_read_bytes(reader, data->mac, sizeof(data->mac));
 		break;
 	case PRIVATE_DATA_ACCEPT:
 		data->version = cursor_read_u16(reader);

@@ -21,13 +21,13 @@ enum private_data_kind {
 };
 
 struct private_data {
-	uint8_t kind;			  /* enum private_data_kind */
-	uint16_t version;		  /* control: the client's; accept: the one that is used */
-	uint16_t version_min;		  /* control: the lowest that the client speaks */
-	uint64_t session_id;		  /* lane */
-	uint32_t lane;			  /* lane */
-	uint8_t token[PROTO_TOKEN_BYTES]; /* lane */
-	uint32_t code;			  /* reject: an error code */
+	uint8_t kind;		      /* enum private_data_kind */
+	uint16_t version;	      /* control: the client's; accept: the one that is used */
+	uint16_t version_min;	      /* control: the lowest that the client speaks */
+	uint64_t session_id;	      /* lane */
+	uint32_t lane;		      /* lane */
+	uint8_t mac[PROTO_MAC_BYTES]; /* lane; PROTOCOL.md says over what */
+	uint32_t code;		      /* reject: an error code */
 };
 
 /**

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/ctl/keygen.h"
 #include "client/ctl/rpc.h"
 #include "client/ctl/table.h"
 #include "common/text.h"
@@ -39,6 +40,7 @@ enum exit_status {
 enum {
 	TAKES_NOW = 1u << 0,
 	TAKES_TENANT = 1u << 1,
+	TAKES_OUT = 1u << 2,
 };
 
 struct options {
@@ -47,6 +49,7 @@ struct options {
 	bool json;
 	bool now;
 	const char *tenant; /* NULL: not given */
+	const char *out;    /* likewise */
 };
 
 /* A command's arguments, behind its name. */
@@ -65,7 +68,7 @@ struct command {
 
 static const struct table_field status_fields[] = {
 	{"daemon", "mempoold {version}, pid {pid}, up {uptime_ms:duration}", false},
-	{"tenants authenticated", "{tenants_authenticated}", false},
+	{"public key", "{public_key}", false},
 	{"device", "{device.name} port {device.port}, {device.state}, {device.link}", false},
 	{"listen", "{listen}", false},
 	{"pool",
@@ -373,11 +376,24 @@ static enum exit_status run_lease_revoke(const struct options *options, int argc
 	return status;
 }
 
+static enum exit_status run_keygen(const struct options *options, int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	if (!options->out) {
+		complain("keygen needs --out FILE");
+		return STATUS_USAGE;
+	}
+	return keygen(options->out) == 0 ? STATUS_OK : STATUS_REFUSED;
+}
+
 static const struct command commands[] = {
 	{"status", NULL, "", 0, 0, 0, "the daemon, its device, pool and isolation", run_status},
 	{"lease", "list", "", 0, 0, 0, "all leases", run_lease_list},
 	{"lease", "revoke", "ID... | --tenant NAME", 0, ARGS_ANY, TAKES_NOW | TAKES_TENANT,
 	 "take leases back; returns when their memory can no longer be reached", run_lease_revoke},
+	{"keygen", NULL, "--out FILE", 0, 0, TAKES_OUT,
+	 "make a private key for a tenant, print its public key", run_keygen},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -405,11 +421,13 @@ static void print_help(void)
 	       "  --now                lease revoke: without the notice and time to finish that\n"
 	       "                       clients get otherwise\n"
 	       "  --tenant NAME        lease revoke: all leases of that tenant\n"
+	       "  --out FILE           keygen: the private key goes there; the file must not "
+	       "exist\n"
 	       "  --help               this text\n"
 	       "  --version            the version\n\n"
 	       "Exit status:\n"
 	       "  0  done\n"
-	       "  1  the daemon refused; its code and text are on standard error\n"
+	       "  1  refused by the daemon (code and text are on standard error), or impossible\n"
 	       "  2  wrong usage\n"
 	       "  3  no daemon can be reached\n"
 	       "  4  no answer in time, or one that makes no sense\n",
@@ -435,7 +453,8 @@ static bool matches(const struct command *command, int argc, char **argv)
 static unsigned int special_options(const struct options *options)
 {
 	return (options->now ? (unsigned int)TAKES_NOW : 0) |
-	       (options->tenant ? (unsigned int)TAKES_TENANT : 0);
+	       (options->tenant ? (unsigned int)TAKES_TENANT : 0) |
+	       (options->out ? (unsigned int)TAKES_OUT : 0);
 }
 
 static enum exit_status run_command(const struct options *options, int argc, char **argv)
@@ -451,7 +470,8 @@ static enum exit_status run_command(const struct options *options, int argc, cha
 		if (argc - words < command->args_min)
 			return fail_usage("arguments are missing: ", command->args);
 		if ((special_options(options) & ~command->takes) != 0)
-			return fail_usage("--now and --tenant are not for ", command->name);
+			return fail_usage("--now, --tenant and --out are not all for ",
+					  command->name);
 		if (argc - words > command->args_max)
 			return fail_usage("too many arguments: ", argv[words + command->args_max]);
 		return command->run(options, argc - words, argv + words);
@@ -487,6 +507,7 @@ static enum exit_status run(int argc, char **argv)
 		OPTION_TIMEOUT,
 		OPTION_NOW,
 		OPTION_TENANT,
+		OPTION_OUT,
 		OPTION_HELP,
 		OPTION_VERSION
 	};
@@ -496,6 +517,7 @@ static enum exit_status run(int argc, char **argv)
 		{"timeout", required_argument, NULL, OPTION_TIMEOUT},
 		{"now", no_argument, NULL, OPTION_NOW},
 		{"tenant", required_argument, NULL, OPTION_TENANT},
+		{"out", required_argument, NULL, OPTION_OUT},
 		{"help", no_argument, NULL, OPTION_HELP},
 		{"version", no_argument, NULL, OPTION_VERSION},
 		{NULL, 0, NULL, 0},
@@ -521,6 +543,9 @@ static enum exit_status run(int argc, char **argv)
 			break;
 		case OPTION_TENANT:
 			options.tenant = optarg;
+			break;
+		case OPTION_OUT:
+			options.out = optarg;
 			break;
 		case OPTION_HELP:
 			print_help();

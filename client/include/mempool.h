@@ -21,7 +21,9 @@ extern "C" {
  * no part in them. A lease that has ended is refused by the daemon's device.
  *
  * All functions return 0 or a negative code of enum mempool_error; mempool_last_error()
- * then has a sentence about it for the calling thread.
+ * then has a sentence about it for the calling thread. Beside the errors that each function
+ * names, the daemon refuses what is beyond the tenant's quota (MEMPOOL_E_QUOTA_*), and a tenant
+ * that has broken the rules too often (MEMPOOL_E_BANNED, MEMPOOL_E_BACK_OFF).
  */
 
 enum mempool_error {
@@ -95,26 +97,33 @@ typedef struct mempool mempool;
 typedef struct mempool_lease mempool_lease;
 
 struct mempool_connect_opts {
-	size_t size;	     /* sizeof(struct mempool_connect_opts) */
-	const char *tenant;  /* the name the daemon knows us by; required */
-	uint32_t timeout_ms; /* for the whole call, and later for each call; 0: 5000 */
+	size_t size;		/* sizeof(struct mempool_connect_opts) */
+	const char *key_file;	/* our private key, made by `mempoolctl keygen`; or */
+	const uint8_t *key;	/* the 32 bytes themselves; then key_file is not read */
+	const char *daemon_key; /* the daemon's public key in base64; NULL: the address has it */
+	uint32_t timeout_ms;	/* for the whole call, and later for each call; 0: 5000 */
 };
 
 /**
  * mempool_connect() - open a session with a daemon
- * @address: "host:port", "[v6 address]:port"; host alone means port 7471
+ * @address: "host:port", "[v6 address]:port"; host alone means port 7471;
+ *	"mempool://host:port?key=BASE64" names the daemon's public key, too
  * @opts: required; copied
  * @ret_pool: the session; close it with mempool_close()
+ *
+ * Both ends prove who they are: we are the tenant that has our key in the daemon's
+ * configuration, and the daemon is the one whose key we name. All that is said over the
+ * control connection is encrypted; transfers of leases are not.
  *
  * Starts one thread of the library's own, with all signals blocked, that keeps the session
  * alive. Each address of the host is tried in turn, within the time-out; only the look-up of
  * the host's name, which is the system resolver's, may take longer than that.
  * Thread: any. State: none needed.
  *
- * Errors: MEMPOOL_E_INVALID (an argument), MEMPOOL_E_RESOLVE (no such host),
+ * Errors: MEMPOOL_E_INVALID (an argument, or the key file cannot be used), MEMPOOL_E_RESOLVE (no such host),
  * MEMPOOL_E_NO_RDMA (the route does not lead over an RDMA device), MEMPOOL_E_UNREACHABLE
- * (nobody answers), MEMPOOL_E_REJECTED (nobody listens there), MEMPOOL_E_AUTH,
- * MEMPOOL_E_VERSION, MEMPOOL_E_SESSIONS_MAX, MEMPOOL_E_DEVICE (the daemon refused),
+ * (nobody answers), MEMPOOL_E_REJECTED (nobody listens there), MEMPOOL_E_AUTH (the daemon does
+ * not know our key, or has another than we expect), MEMPOOL_E_VERSION, MEMPOOL_E_SESSIONS_MAX, MEMPOOL_E_DEVICE (the daemon refused),
  * MEMPOOL_E_TIMEOUT, MEMPOOL_E_NO_MEMORY, MEMPOOL_E_SYSTEM.
  * Since 0.1.
  */

@@ -26,6 +26,7 @@
 
 #include "client/ctl/rpc.h"
 #include "common/clock.h"
+#include "tests/integration/keys.h"
 
 #define HARNESS_START_LIMIT_MS 30000
 #define HARNESS_STOP_LIMIT_MS  20000
@@ -246,8 +247,12 @@ static int harness_write_config(struct harness *h, const struct harness_options 
 {
 	char path[HARNESS_TEXT_MAX];
 	char sock[HARNESS_TEXT_MAX];
+	char key[HARNESS_TEXT_MAX];
 	FILE *file;
 
+	harness_path(h, "daemon.key", key);
+	if (keys_write_daemon(key) < 0)
+		return -EIO;
 	harness_path(h, "mempoold.conf", path);
 	file = fopen(path, "we");
 	if (file == NULL)
@@ -255,14 +260,17 @@ static int harness_write_config(struct harness *h, const struct harness_options 
 	fprintf(file,
 		"{\"pool_size\": \"%s\", \"listen\": [\"%s\"], \"admin_socket\": \"%s\",\n"
 		" \"isolation\": \"%s\", \"ttl_max\": \"%s\", \"log_level\": \"debug\",\n"
-		" \"sessions_max\": %u%s%s}\n",
+		" \"sessions_max\": %u, \"key_file\": \"%s\", \"state_dir\": \"%s\", %s%s%s,\n",
 		options->pool_size != NULL ? options->pool_size : "16MiB", harness_endpoint(),
 		harness_socket(h, sock),
 		options->isolation != NULL ? options->isolation
 					   : harness_env("MEMPOOL_ISOLATION", "auto"),
 		options->ttl_max != NULL ? options->ttl_max : "1h",
-		options->sessions_max != 0 ? options->sessions_max : 64,
+		options->sessions_max != 0 ? options->sessions_max : 64, key, h->dir,
+		options->limits != NULL ? options->limits : HARNESS_NO_LIMITS,
 		options->extra != NULL ? ", " : "", options->extra != NULL ? options->extra : "");
+	keys_print_tenants(file);
+	fprintf(file, "}\n");
 	return fclose(file) == 0 ? 0 : -errno;
 }
 
@@ -573,14 +581,22 @@ int64_t harness_rss_bytes(pid_t pid)
 
 /* Sessions. */
 
+void harness_keys(const char *tenant, struct harness_keys *keys, struct mempool_connect_opts *opts)
+{
+	keys_of(tenant, &keys->own);
+	opts->size = sizeof(*opts);
+	opts->key = keys->own.private_key;
+	opts->daemon_key = keys_public_text("daemon", keys->daemon);
+}
+
 int harness_connect(const char *tenant, mempool **ret_pool)
 {
-	struct mempool_connect_opts opts = {
-		.size = sizeof(opts),
-		.tenant = tenant,
-		.timeout_ms = HARNESS_TIMEOUT_MS,
-	};
-	int r = mempool_connect(harness_endpoint(), &opts, ret_pool);
+	struct mempool_connect_opts opts = {.timeout_ms = HARNESS_TIMEOUT_MS};
+	struct harness_keys keys;
+	int r;
+
+	harness_keys(tenant, &keys, &opts);
+	r = mempool_connect(harness_endpoint(), &opts, ret_pool);
 
 	if (r < 0)
 		printf("# %s: %s\n", tenant, mempool_last_error());

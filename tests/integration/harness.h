@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "client/include/mempool.h"
+#include "tests/integration/keys.h"
 #include "tests/unit/test.h"
 
 /*
@@ -26,6 +27,12 @@
 #define HARNESS_TIMEOUT_MS 60000 /* of sessions: an emulator is slow */
 
 #define MIB (UINT64_C(1) << 20)
+
+/* All clients of a test share one address, some break the rules, and raw ones do not ping. */
+#define HARNESS_NO_LIMITS                                                                          \
+	"\"ban_after\": 0, \"ban_backoff_min\": \"0\", \"strikes_max\": 0, \"heartbeat\": \"0\", " \
+	"\"connections_max_per_address\": 65536, \"handshakes_max\": 65536, "                      \
+	"\"handshakes_max_per_address\": 65536"
 
 /* How often, how many. The table in harness.c has both columns. */
 enum harness_figure {
@@ -50,7 +57,8 @@ struct harness_options {
 	const char *ttl_max;   /* NULL: 1h */
 	const char *isolation; /* NULL: as the environment says */
 	uint32_t sessions_max; /* 0: 64, which starts sooner than the default */
-	const char *extra;     /* further members of the configuration, or NULL */
+	const char *limits; /* members of the configuration instead of HARNESS_NO_LIMITS, or NULL */
+	const char *extra;  /* further members of the configuration, or NULL */
 };
 
 struct rpc;
@@ -129,6 +137,15 @@ int harness_revoke(struct harness *h, uint64_t id);
 
 /** harness_rss_bytes() - resident memory of a process; -1 if unknown */
 int64_t harness_rss_bytes(pid_t pid);
+
+/* What the options of a session point to. */
+struct harness_keys {
+	struct secure_key_pair own;
+	char daemon[KEYS_TEXT_MAX];
+};
+
+/** harness_keys() - fill in who is who in the options; @keys must stay as long as they are used */
+void harness_keys(const char *tenant, struct harness_keys *keys, struct mempool_connect_opts *opts);
 
 /** harness_connect() - a session with the daemon at harness_endpoint() */
 int harness_connect(const char *tenant, mempool **ret_pool);

@@ -22,16 +22,17 @@
 
 static void try_connect(const char *address, int code)
 {
-	struct mempool_connect_opts opts = {
-		.size = sizeof(opts),
-		.tenant = "alpha",
-		.timeout_ms = CONNECT_MS,
-	};
-	uint64_t begun_ns = clock_now_ns();
+	struct mempool_connect_opts opts = {.timeout_ms = CONNECT_MS};
+	struct harness_keys keys;
 	mempool *pool = NULL;
-	int r = mempool_connect(address, &opts, &pool);
-	uint64_t took_ms = (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
+	uint64_t begun_ns;
+	uint64_t took_ms;
+	int r;
 
+	harness_keys("alpha", &keys, &opts);
+	begun_ns = clock_now_ns();
+	r = mempool_connect(address, &opts, &pool);
+	took_ms = (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
 	printf("# %s: %d, %s (%" PRIu64 " ms)\n", address, r, mempool_last_error(), took_ms);
 	CHECK_INT(r, code);
 	CHECK(pool == NULL);
@@ -75,6 +76,10 @@ TEST(connect__not_an_address)
 	try_connect("10.77.0.1:0", MEMPOOL_E_INVALID);
 	try_connect("10.77.0.1:65536", MEMPOOL_E_INVALID);
 	try_connect("fe80::1:7471", MEMPOOL_E_INVALID);
+	try_connect("mempool://", MEMPOOL_E_INVALID);
+	try_connect("mempool://10.77.0.1?", MEMPOOL_E_INVALID);
+	try_connect("mempool://10.77.0.1?key=", MEMPOOL_E_INVALID);
+	try_connect("mempool://10.77.0.1?key=AAAA", MEMPOOL_E_INVALID);
 }
 
 /* The daemon. */

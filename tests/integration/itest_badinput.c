@@ -13,7 +13,7 @@
 #include "common/clock.h"
 #include "proto/error.h"
 #include "tests/integration/harness.h"
-#include "tests/integration/raw.h"
+#include "tests/integration/peer.h"
 
 /* The session that must not notice. */
 struct bystander {
@@ -113,25 +113,35 @@ static int wait_for_end(struct raw *raw)
 	return r == -ENETRESET ? code : -ETIMEDOUT;
 }
 
-/* @bytes: what a client sends that has or has not said hello */
-static void try_bytes(struct harness *h, const char *what, bool welcomed, const void *bytes,
-		      uint32_t len_bytes)
+/* @bytes: what a client sends that has or has not said hello, sealed as it should be or not */
+static void try_frame(struct harness *h, const char *what, bool welcomed, bool sealed,
+		      const void *bytes, uint32_t len_bytes)
 {
+	int expected = sealed ? ERROR_PROTOCOL : ERROR_AUTH;
 	__attribute__((cleanup(raw_close))) struct raw raw = {0};
 	int64_t errors = harness_number(h, "counters.protocol_errors");
 	struct message_welcome welcome;
 	int code;
 
-	CHECK_INT(raw_open(&raw), 0);
+	CHECK_INT(raw_open(&raw, "mallory"), 0);
 	if (welcomed)
 		CHECK_INT(raw_hello(&raw, &welcome), 0);
-	CHECK_INT(raw_send(&raw, bytes, len_bytes), 0);
+	if (sealed)
+		CHECK_INT(raw_send_sealed(&raw, bytes, len_bytes), 0);
+	else
+		CHECK_INT(raw_send(&raw, bytes, len_bytes), 0);
 	code = wait_for_end(&raw);
-	if (code != ERROR_PROTOCOL)
+	if (code != expected)
 		printf("# %s (%s): the session ended with %d\n", what,
 		       welcomed ? "after the welcome" : "as the first message", code);
-	CHECK_INT(code, ERROR_PROTOCOL);
-	CHECK_INT(harness_number(h, "counters.protocol_errors"), errors + 1);
+	CHECK_INT(code, expected);
+	CHECK_INT(harness_number(h, "counters.protocol_errors"), errors + sealed);
+}
+
+static void try_bytes(struct harness *h, const char *what, bool welcomed, const void *bytes,
+		      uint32_t len_bytes)
+{
+	try_frame(h, what, welcomed, true, bytes, len_bytes);
 }
 
 static void try_corruption(struct harness *h, const struct corruption *corruption, bool welcomed)
@@ -177,16 +187,35 @@ TEST(message__malformed_later)
 
 TEST(message__garbage_of_any_length)
 {
-	static const uint32_t lens_bytes[] = {1, 23, 24, 25, 100, 4096, 8191, 8192};
+	static const uint32_t lens_bytes[] = {1, 15, 16, 17, 47, 48, 96, 140, 4096, 8191, 8192};
 	HARNESS(h, .pool_size = NULL);
 	BYSTANDER(bystander);
-	uint8_t garbage[PROTO_MESSAGE_MAX];
+	uint8_t garbage[PROTO_FRAME_MAX];
 
 	for (size_t i = 0; i < sizeof(lens_bytes) / sizeof(lens_bytes[0]); i++) {
 		harness_fill(garbage, sizeof(garbage), (uint32_t)i);
-		try_bytes(&h, "garbage", i % 2 != 0, garbage, lens_bytes[i]);
+		try_frame(&h, "garbage", i % 2 != 0, false, garbage, lens_bytes[i]);
 		memset(garbage, 0, sizeof(garbage));
-		try_bytes(&h, "zeros", i % 2 == 0, garbage, lens_bytes[i]);
+		try_frame(&h, "zeros", i % 2 == 0, false, garbage, lens_bytes[i]);
+		CHECK(!test_has_failed());
+	}
+	check_unharmed(&h, &bystander);
+}
+
+TEST(message__sealed_garbage_of_any_length)
+{
+	static const uint32_t lens_bytes[] = {0, 1, 23, 24, 25, 100, 4096, 8000, PROTO_MESSAGE_MAX};
+	HARNESS(h, .pool_size = NULL);
+	BYSTANDER(bystander);
+	uint8_t garbage[PROTO_FRAME_MAX];
+
+	for (size_t i = 0; i < sizeof(lens_bytes) / sizeof(lens_bytes[0]); i++) {
+		bool fits_first = lens_bytes[i] < PROTO_MESSAGE_MAX;
+
+		harness_fill(garbage, sizeof(garbage), (uint32_t)i);
+		try_bytes(&h, "garbage", i % 2 != 0 || !fits_first, garbage, lens_bytes[i]);
+		memset(garbage, 0, sizeof(garbage));
+		try_bytes(&h, "zeros", i % 2 == 0 || !fits_first, garbage, lens_bytes[i]);
 		CHECK(!test_has_failed());
 	}
 	check_unharmed(&h, &bystander);
@@ -300,97 +329,70 @@ TEST(connect__other_versions)
 
 /* Lanes. */
 
-static int open_lane(struct raw *control, struct message_lane_offer *ret_offer)
+static void wrong_mac(struct private_data *data)
 {
-	struct message m = {.type = MESSAGE_LANE_OPEN, .request_id = 3};
-	int r = raw_send_message(control, &m);
+	data->mac[PROTO_MAC_BYTES - 1] ^= 1;
+}
 
-	if (r == 0)
-		r = raw_wait(control, RAW_LATE_MS, &m) == 1 ? 0 : -ETIMEDOUT;
-	if (r == 0)
-		r = m.type == MESSAGE_LANE_OFFER ? 0 : -EPROTO;
-	if (r == 0)
-		*ret_offer = m.u.lane_offer;
+static void wrong_lane(struct private_data *data)
+{
+	data->lane++;
+}
+
+static void wrong_session(struct private_data *data)
+{
+	data->session_id++;
+}
+
+static struct private_data last_sent;
+
+static void remember(struct private_data *data)
+{
+	last_sent = *data;
+}
+
+static void replay(struct private_data *data)
+{
+	*data = last_sent;
+}
+
+static int try_lane(struct peer *peer, const struct message_lane_offer *offer,
+		    void (*change)(struct private_data *data))
+{
+	struct peer_lane lane = {0};
+	int r = peer_connect_with(peer, offer, change, &lane);
+
+	peer_lane_close(&lane);
 	return r;
 }
 
-static int try_lane(const struct private_data *data)
-{
-	struct raw raw;
-	int r = raw_connect_as(&raw, data);
-
-	raw_close(&raw);
-	return r;
-}
-
-TEST(lane__wrong_or_used_token)
+/* What somebody has seen of a lane's private data is of no use on any other connection. */
+TEST(lane__wrong_or_used_proof)
 {
 	HARNESS(h, .pool_size = NULL);
 	BYSTANDER(bystander);
-	__attribute__((cleanup(raw_close))) struct raw control = {0};
-	__attribute__((cleanup(raw_close))) struct raw lane = {0};
-	struct private_data data = {.kind = PRIVATE_DATA_LANE};
-	struct message_lane_offer offer;
-	struct message_welcome welcome;
+	PEER(mallory, "mallory");
+	PEER_LANE(lane, &mallory);
+	struct message_lane_offer offer, next;
 
-	CHECK_INT(raw_open(&control), 0);
-	CHECK_INT(raw_hello(&control, &welcome), 0);
-	CHECK_INT(open_lane(&control, &offer), 0);
-	data.session_id = welcome.session_id;
-	data.lane = offer.lane;
-	memcpy(data.token, offer.token, sizeof(data.token));
-	data.token[PROTO_TOKEN_BYTES - 1] ^= 1;
-	CHECK_INT(try_lane(&data), ERROR_LANE_OFFER);
-	data.token[PROTO_TOKEN_BYTES - 1] ^= 1;
-	data.lane++;
-	CHECK_INT(try_lane(&data), ERROR_LANE_OFFER);
-	data.lane--;
-	data.session_id++;
-	CHECK_INT(try_lane(&data), ERROR_LANE_OFFER);
-	data.session_id--;
-	CHECK_INT(raw_connect_as(&lane, &data), 0);
-	CHECK_INT(try_lane(&data), ERROR_LANE_OFFER);
-	raw_close(&lane);
-	raw_close(&control);
+	CHECK_INT(peer_offer(&mallory, &offer), 0);
+	CHECK_INT(peer_offer(&mallory, &next), 0);
+	CHECK_INT(try_lane(&mallory, &offer, wrong_mac), ERROR_LANE_OFFER);
+	CHECK_INT(try_lane(&mallory, &offer, wrong_lane), ERROR_LANE_OFFER);
+	CHECK_INT(try_lane(&mallory, &offer, wrong_session), ERROR_LANE_OFFER);
+	/* Of another offer that is good, over another QP. */
+	remember(&(struct private_data){
+		.kind = PRIVATE_DATA_LANE,
+		.session_id = mallory.welcome.session_id,
+		.lane = next.lane,
+	});
+	peer_prove(&mallory, &lane, &last_sent);
+	CHECK_INT(try_lane(&mallory, &offer, replay), ERROR_LANE_OFFER);
+	/* None of these has used it up. */
+	CHECK_INT(try_lane(&mallory, &offer, remember), 0);
+	CHECK_INT(try_lane(&mallory, &offer, replay), ERROR_LANE_OFFER);
+	CHECK_INT(try_lane(&mallory, &offer, NULL), ERROR_LANE_OFFER);
+	peer_lane_close(&lane);
+	peer_close(&mallory);
 	check_unharmed(&h, &bystander);
-}
-
-/* Confirming another connection than one's own drops the lane, not the session. */
-TEST(lane__wrong_confirmation)
-{
-	HARNESS(h, .pool_size = NULL);
-	__attribute__((cleanup(raw_close))) struct raw control = {0};
-	__attribute__((cleanup(raw_close))) struct raw lane = {0};
-	struct private_data data = {.kind = PRIVATE_DATA_LANE};
-	struct message m = {.type = MESSAGE_LANE_CONFIRM, .request_id = 5};
-	struct message_lane_offer offer;
-	struct message_welcome welcome;
-
-	CHECK_INT(raw_open(&control), 0);
-	CHECK_INT(raw_hello(&control, &welcome), 0);
-	CHECK_INT(open_lane(&control, &offer), 0);
-	data.session_id = welcome.session_id;
-	data.lane = offer.lane;
-	memcpy(data.token, offer.token, sizeof(data.token));
-	m.u.lane_confirm.lane = offer.lane + 1;
-	CHECK_INT(raw_send_message(&control, &m), 0);
-	CHECK_INT(raw_wait(&control, RAW_LATE_MS, &m), 1);
-	CHECK_INT(m.type, MESSAGE_ERROR);
-	CHECK_INT(m.u.error.code, ERROR_LANE_STATE);
-	CHECK_INT(raw_connect_as(&lane, &data), 0);
-	m = (struct message){.type = MESSAGE_LANE_CONFIRM, .request_id = 6};
-	m.u.lane_confirm = (struct message_lane_confirm){
-		.lane = offer.lane, .daemon_qpn = 1, .client_qpn = lane.id->qp->qp_num};
-	CHECK_INT(raw_send_message(&control, &m), 0);
-	CHECK_INT(raw_wait(&control, RAW_LATE_MS, &m), 1);
-	while (m.type == MESSAGE_LANE_LOST)
-		CHECK_INT(raw_wait(&control, RAW_LATE_MS, &m), 1);
-	CHECK_INT(m.type, MESSAGE_ERROR);
-	CHECK_INT(m.u.error.code, ERROR_LANE_OFFER);
-	m = (struct message){.type = MESSAGE_PING, .request_id = 7};
-	CHECK_INT(raw_send_message(&control, &m), 0);
-	do {
-		CHECK_INT(raw_wait(&control, RAW_LATE_MS, &m), 1);
-	} while (m.type == MESSAGE_LANE_LOST);
-	CHECK_INT(m.type, MESSAGE_PONG);
 }

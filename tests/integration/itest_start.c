@@ -50,18 +50,21 @@ static int run(const char *seam, const char *extra, struct harness_output *ret_o
 }
 
 /* What the daemon says when a call fails, by the steps in which it is made. */
-#define LOOP	"cannot set up the event loop"
-#define LISTEN	"cannot listen on '"
-#define CONTROL "cannot register control buffers"
-#define QUEUE	"cannot create completion queue"
-#define POOL	"of memory for the pool"
-#define PAIR	"no queue pair can be connected to itself"
-#define ROUTE	"no port reaches itself"
-#define ADMIN	"cannot listen on admin socket"
+#define SAYS_MAX 8
+#define LOOP	 "cannot set up the event loop"
+#define LISTEN	 "cannot listen on '"
+#define CONTROL	 "cannot register control buffers"
+#define QUEUE	 "cannot create completion queue"
+#define POOL	 "of memory for the pool"
+#define PAIR	 "no queue pair can be connected to itself"
+#define ROUTE	 "no port reaches itself"
+#define ADMIN	 "cannot listen on admin socket"
+#define KEYS	 "cannot lock memory for keys"
+#define GATE	 "cannot set up admission and tenants"
 
 static const struct {
 	const char *call;
-	const char *says[5];
+	const char *says[SAYS_MAX];
 } calls[] = {
 	{"sodium_init", {"no random numbers"}},
 	{"event_base_new", {LOOP}},
@@ -70,8 +73,8 @@ static const struct {
 	{"pthread_create", {LOOP}},
 	{"event_new", {LOOP, ADMIN, "cannot listen for connections"}},
 	{"event_add", {LOOP, ADMIN, "cannot listen for connections"}},
-	{"calloc", {LOOP, CONTROL, POOL, ROUTE, ADMIN}},
-	{"reallocarray", {LOOP}},
+	{"calloc", {LOOP, CONTROL, POOL, ROUTE, ADMIN, GATE, "cannot write the audit log"}},
+	{"reallocarray", {LOOP, GATE}},
 	{"rdma_create_event_channel", {"cannot use rdma_cm"}},
 	{"verbs_set_nonblocking", {"cannot listen for connections", "query device"}},
 	{"getaddrinfo", {LISTEN}},
@@ -106,7 +109,7 @@ static bool is_said(const char *call, const char *line)
 	for (size_t i = 0; i < CALLS; i++) {
 		if (strlen(calls[i].call) != len || strncmp(calls[i].call, call, len) != 0)
 			continue;
-		for (size_t j = 0; j < 5 && calls[i].says[j] != NULL; j++) {
+		for (size_t j = 0; j < SAYS_MAX && calls[i].says[j] != NULL; j++) {
 			if (strstr(line, calls[i].says[j]) != NULL)
 				return true;
 		}
@@ -254,7 +257,7 @@ TEST(field_23_start__room_for_a_single_one)
 	__attribute__((cleanup(lanes_close))) struct lanes lanes = {0};
 	struct message_lane_offer offer;
 
-	CHECK_INT(raw_open(&second), ERROR_SESSIONS_MAX);
+	CHECK_INT(raw_open(&second, "beta"), ERROR_SESSIONS_MAX);
 	for (int i = 0; i < TIGHT_LANES; i++)
 		CHECK_INT(peer_lane_open(&alpha, &lanes.all[i]), 0);
 	CHECK_INT(peer_offer(&alpha, &offer), 0);
@@ -264,7 +267,7 @@ TEST(field_23_start__room_for_a_single_one)
 	peer_close(&alpha);
 	CHECK(harness_wait_number(&h, "sessions", 0, 10000));
 	raw_close(&second);
-	CHECK_INT(raw_open(&second), 0);
+	CHECK_INT(raw_open(&second, "beta"), 0);
 }
 
 struct crowd {
@@ -300,7 +303,7 @@ static void crowd_one_more(struct crowd *crowd)
 	__attribute__((cleanup(peer_lane_close))) struct peer_lane lane = {0};
 	struct message_lane_offer offer;
 
-	CHECK_INT(raw_open(&session), ERROR_SESSIONS_MAX);
+	CHECK_INT(raw_open(&session, "beta"), ERROR_SESSIONS_MAX);
 	CHECK_INT(peer_offer(&crowd->peers[0], &offer), 0);
 	CHECK_INT(peer_connect(&crowd->peers[0], &offer, &lane), ERROR_LANES_MAX);
 }

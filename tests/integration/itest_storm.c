@@ -84,7 +84,7 @@ static void *visitor_thread(void *arg)
 		uint64_t begun_ns = clock_now_ns();
 		uint64_t took_ns;
 
-		visitor->code = raw_open(&raw);
+		visitor->code = raw_open(&raw, "other");
 		took_ns = clock_now_ns() - begun_ns;
 		raw_close(&raw);
 		visitor->visits++;

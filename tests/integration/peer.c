@@ -136,13 +136,12 @@ int peer_call(struct peer *peer, struct message *m, struct message *ret_answer)
 
 /* Opening and closing. */
 
-static int peer_hello(struct peer *peer, const char *tenant)
+static int peer_hello(struct peer *peer)
 {
 	struct message m = raw_hello_message();
 	int r;
 
 	memcpy(m.u.hello.instance, peer->instance, sizeof(peer->instance));
-	(void)snprintf(m.u.hello.tenant, sizeof(m.u.hello.tenant), "%s", tenant);
 	m.request_id = 0;
 	r = peer_call(peer, &m, &m);
 	if (r == 0)
@@ -161,8 +160,8 @@ int peer_open(struct peer *peer, const char *tenant, const uint8_t *instance)
 		memcpy(peer->instance, instance, sizeof(peer->instance));
 	else
 		secure_random(peer->instance, sizeof(peer->instance));
-	r = raw_open(&peer->control);
-	return r == 0 ? peer_hello(peer, tenant) : r;
+	r = raw_open(&peer->control, tenant);
+	return r == 0 ? peer_hello(peer) : r;
 }
 
 void peer_close(struct peer *peer)
@@ -283,18 +282,44 @@ int peer_offer(struct peer *peer, struct message_lane_offer *ret_offer)
 	return r;
 }
 
-int peer_connect(struct peer *peer, const struct message_lane_offer *offer,
-		 struct peer_lane *ret_lane)
+void peer_prove(const struct peer *peer, const struct peer_lane *lane, struct private_data *data)
 {
+	struct channel_lane bound = {
+		.session_id = data->session_id,
+		.lane = data->lane,
+		.client_qpn = lane->raw.id->qp->qp_num,
+	};
+
+	channel_lane_address(rdma_get_local_addr(lane->raw.id), &bound);
+	channel_lane_mac(&peer->control.secrets, &bound, data->mac);
+}
+
+int peer_connect_with(struct peer *peer, const struct message_lane_offer *offer,
+		      void (*change)(struct private_data *data), struct peer_lane *ret_lane)
+{
+	uint8_t bytes[PROTO_PRIVATE_DATA_MAX];
 	struct private_data data = {
 		.kind = PRIVATE_DATA_LANE,
 		.session_id = peer->welcome.session_id,
 		.lane = offer->lane,
 	};
 
-	memcpy(data.token, offer->token, sizeof(data.token));
+	int r;
+
 	ret_lane->number = offer->lane;
-	return raw_connect_as(&ret_lane->raw, &data);
+	r = raw_prepare(&ret_lane->raw);
+	if (r != 0)
+		return r;
+	peer_prove(peer, ret_lane, &data);
+	if (change != NULL)
+		change(&data);
+	return raw_request(&ret_lane->raw, bytes, private_data_encode(&data, bytes));
+}
+
+int peer_connect(struct peer *peer, const struct message_lane_offer *offer,
+		 struct peer_lane *ret_lane)
+{
+	return peer_connect_with(peer, offer, NULL, ret_lane);
 }
 
 int peer_confirm(struct peer *peer, struct peer_lane *lane)

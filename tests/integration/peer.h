@@ -83,6 +83,13 @@ int peer_offer(struct peer *peer, struct message_lane_offer *ret_offer);
 int peer_connect(struct peer *peer, const struct message_lane_offer *offer,
 		 struct peer_lane *ret_lane);
 
+/** peer_connect_with() - the same, with private data that is changed before it is sent */
+int peer_connect_with(struct peer *peer, const struct message_lane_offer *offer,
+		      void (*change)(struct private_data *data), struct peer_lane *ret_lane);
+
+/** peer_prove() - fill in the MAC for a prepared connection of the session and lane in @data */
+void peer_prove(const struct peer *peer, const struct peer_lane *lane, struct private_data *data);
+
 /** peer_confirm() - Return: as peer_call() */
 int peer_confirm(struct peer *peer, struct peer_lane *lane);
 

@@ -17,9 +17,10 @@
 
 #include "common/clock.h"
 #include "tests/integration/harness.h"
+#include "tests/integration/keys.h"
 
 #define RAW_SEND_ID    UINT64_MAX
-#define RAW_BYTES      ((RAW_RECEIVES + RAW_SENDS) * (size_t)PROTO_MESSAGE_MAX)
+#define RAW_BYTES      ((RAW_RECEIVES + RAW_SENDS) * (size_t)PROTO_FRAME_MAX)
 #define RAW_CONNECT_MS 10000
 #define RAW_READ_DEPTH 1 /* of reads on a lane; control connections have none */
 
@@ -60,8 +61,8 @@ static int raw_expect(struct raw *raw, enum rdma_cm_event_type type)
 static int raw_post_receive(struct raw *raw, uint64_t index)
 {
 	struct ibv_sge sge = {
-		.addr = (uintptr_t)raw->memory + index * PROTO_MESSAGE_MAX,
-		.length = PROTO_MESSAGE_MAX,
+		.addr = (uintptr_t)raw->memory + index * PROTO_FRAME_MAX,
+		.length = PROTO_FRAME_MAX,
 		.lkey = raw->mr->lkey,
 	};
 	struct ibv_recv_wr wr = {.wr_id = index, .sg_list = &sge, .num_sge = 1};
@@ -120,7 +121,16 @@ static int raw_resolve(struct raw *raw)
 	return raw_expect(raw, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
 
-int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes)
+int raw_prepare(struct raw *raw)
+{
+	int r;
+
+	*raw = (struct raw){0};
+	r = raw_resolve(raw);
+	return r == 0 ? raw_create_qp(raw) : r;
+}
+
+int raw_request(struct raw *raw, const void *data, uint8_t len_bytes)
 {
 	struct rdma_conn_param param = {
 		.private_data = len_bytes > 0 ? data : NULL,
@@ -129,17 +139,17 @@ int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes)
 		.retry_count = 5,
 		.rnr_retry_count = 6,
 	};
-	int r;
 
-	*raw = (struct raw){0};
-	r = raw_resolve(raw);
-	if (r == 0)
-		r = raw_create_qp(raw);
-	if (r != 0)
-		return r;
 	if (rdma_connect(raw->id, &param) != 0)
 		return -errno;
 	return raw_expect(raw, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes)
+{
+	int r = raw_prepare(raw);
+
+	return r == 0 ? raw_request(raw, data, len_bytes) : r;
 }
 
 int raw_connect_as(struct raw *raw, const struct private_data *data)
@@ -149,7 +159,7 @@ int raw_connect_as(struct raw *raw, const struct private_data *data)
 	return raw_connect(raw, bytes, private_data_encode(data, bytes));
 }
 
-int raw_open(struct raw *raw)
+int raw_open(struct raw *raw, const char *tenant)
 {
 	struct private_data data = {
 		.kind = PRIVATE_DATA_CONTROL,
@@ -157,7 +167,16 @@ int raw_open(struct raw *raw)
 		.version_min = PROTO_VERSION_MIN,
 	};
 
-	return raw_connect_as(raw, &data);
+	struct secure_key_pair daemon;
+	int r = raw_connect_as(raw, &data);
+
+	if (r != 0)
+		return r;
+	keys_of("daemon", &daemon);
+	keys_of(tenant, &raw->own);
+	channel_init_client(&raw->secrets, &data, PROTO_VERSION, &raw->own, daemon.public_key);
+	raw->sealing = true;
+	return 0;
 }
 
 void raw_close(struct raw *raw)
@@ -183,7 +202,7 @@ void raw_close(struct raw *raw)
 
 int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes)
 {
-	uint8_t *buf = raw->memory + (RAW_RECEIVES + raw->next_send) * (size_t)PROTO_MESSAGE_MAX;
+	uint8_t *buf = raw->memory + (RAW_RECEIVES + raw->next_send) * (size_t)PROTO_FRAME_MAX;
 	struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = len_bytes, .lkey = raw->mr->lkey};
 	struct ibv_send_wr wr = {
 		.wr_id = RAW_SEND_ID,
@@ -196,7 +215,7 @@ int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes)
 
 	int r;
 
-	if (len_bytes > PROTO_MESSAGE_MAX)
+	if (len_bytes > PROTO_FRAME_MAX)
 		return -EMSGSIZE;
 	if (raw->sends_posted == RAW_SENDS)
 		return -EAGAIN;
@@ -209,13 +228,25 @@ int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes)
 	return 0;
 }
 
+int raw_send_sealed(struct raw *raw, const void *bytes, uint32_t len_bytes)
+{
+	uint8_t sealed[PROTO_FRAME_MAX];
+	size_t sealed_bytes;
+	int r;
+
+	if (!raw->sealing)
+		return raw_send(raw, bytes, len_bytes);
+	r = channel_seal(&raw->secrets, bytes, len_bytes, sealed, sizeof(sealed), &sealed_bytes);
+	return r < 0 ? r : raw_send(raw, sealed, (uint32_t)sealed_bytes);
+}
+
 int raw_send_message(struct raw *raw, const struct message *m)
 {
 	uint8_t buf[PROTO_MESSAGE_MAX];
 	size_t len_bytes;
 	int r = message_encode(m, buf, sizeof(buf), &len_bytes);
 
-	return r < 0 ? r : raw_send(raw, buf, (uint32_t)len_bytes);
+	return r < 0 ? r : raw_send_sealed(raw, buf, (uint32_t)len_bytes);
 }
 
 static void raw_look_at_events(struct raw *raw)
@@ -226,6 +257,23 @@ static void raw_look_at_events(struct raw *raw)
 		raw->gone |= event->event == RDMA_CM_EVENT_DISCONNECTED;
 		(void)rdma_ack_cm_event(event);
 	}
+}
+
+static int raw_decode(struct raw *raw, const uint8_t *bytes, uint32_t len_bytes,
+		      struct message *ret_m)
+{
+	uint8_t opened[PROTO_FRAME_MAX];
+	size_t opened_bytes;
+	int r;
+
+	if (!raw->sealing)
+		return message_decode(bytes, len_bytes, ret_m);
+	/* That is how a daemon refuses what it cannot read. */
+	if (!raw->secrets.sealed && message_decode(bytes, len_bytes, ret_m) == 0 &&
+	    ret_m->type == MESSAGE_ERROR)
+		return 0;
+	r = channel_open(&raw->secrets, bytes, len_bytes, opened, sizeof(opened), &opened_bytes);
+	return r < 0 ? r : message_decode(opened, opened_bytes, ret_m);
 }
 
 /* Return: 1 = a message, 0 = nothing. */
@@ -243,7 +291,7 @@ static int raw_poll(struct raw *raw, struct message *ret_m)
 			raw->sends_posted--;
 			continue;
 		}
-		r = message_decode(raw->memory + wc.wr_id * PROTO_MESSAGE_MAX, wc.byte_len, ret_m);
+		r = raw_decode(raw, raw->memory + wc.wr_id * PROTO_FRAME_MAX, wc.byte_len, ret_m);
 		(void)raw_post_receive(raw, wc.wr_id);
 		if (r == 0)
 			return 1;
@@ -274,7 +322,6 @@ struct message raw_hello_message(void)
 	m.u.hello.version = PROTO_VERSION;
 	m.u.hello.receives = RAW_RECEIVES;
 	memset(m.u.hello.instance, 0x33, sizeof(m.u.hello.instance));
-	memcpy(m.u.hello.tenant, "mallory", sizeof("mallory"));
 	return m;
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/channel.h"
 #include "common/verbs.h"
 #include "proto/message.h"
 #include "proto/private_data.h"
@@ -24,7 +25,10 @@ struct raw {
 	uint8_t *memory;
 	uint32_t sends_posted;
 	uint32_t next_send; /* buffer */
-	bool gone;	    /* disconnected, or a work request has failed */
+	bool sealing;	    /* messages go through the channel */
+	struct secure_key_pair own;
+	struct channel secrets;
+	bool gone; /* disconnected, or a work request has failed */
 };
 
 /**
@@ -36,16 +40,23 @@ struct raw {
  */
 int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes);
 
+/** raw_prepare(), raw_request() - the two halves of raw_connect(): the QP exists in between */
+int raw_prepare(struct raw *raw);
+int raw_request(struct raw *raw, const void *data, uint8_t len_bytes);
+
 /** raw_connect_as() - with proper private data */
 int raw_connect_as(struct raw *raw, const struct private_data *data);
 
-/** raw_open() - connect as a control connection should */
-int raw_open(struct raw *raw);
+/** raw_open() - connect as a control connection of a tenant (keys.h) should */
+int raw_open(struct raw *raw, const char *tenant);
 
 void raw_close(struct raw *raw);
 
 /** raw_send() - any bytes as one SEND; Return: 0 or a negative errno (-EAGAIN: call raw_wait()) */
 int raw_send(struct raw *raw, const void *bytes, uint32_t len_bytes);
+
+/** raw_send_sealed() - any bytes as if they were a message */
+int raw_send_sealed(struct raw *raw, const void *bytes, uint32_t len_bytes);
 
 /** raw_send_message() - a proper message; Return: 0 or a negative errno */
 int raw_send_message(struct raw *raw, const struct message *m);

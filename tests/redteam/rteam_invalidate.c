@@ -21,7 +21,8 @@ static int send_with_invalidate(struct peer *peer, uint32_t rkey)
 {
 	struct message m = {.type = MESSAGE_PING, .request_id = 4711};
 	struct raw *raw = &peer->control;
-	uint8_t *buf = raw->memory + (RAW_RECEIVES + RAW_SENDS - 1) * (size_t)PROTO_MESSAGE_MAX;
+	uint8_t *buf = raw->memory + (RAW_RECEIVES + RAW_SENDS - 1) * (size_t)PROTO_FRAME_MAX;
+	uint8_t bytes[PROTO_MESSAGE_MAX];
 	size_t len_bytes;
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)buf,
@@ -38,7 +39,8 @@ static int send_with_invalidate(struct peer *peer, uint32_t rkey)
 	struct ibv_send_wr *bad;
 
 	m.credits = peer->owed;
-	if (message_encode(&m, buf, PROTO_MESSAGE_MAX, &len_bytes) < 0)
+	if (message_encode(&m, bytes, sizeof(bytes), &len_bytes) < 0 ||
+	    channel_seal(&raw->secrets, bytes, len_bytes, buf, PROTO_FRAME_MAX, &len_bytes) < 0)
 		return -1;
 	sge.length = (uint32_t)len_bytes;
 	raw->sends_posted++;

@@ -71,21 +71,66 @@ static int operator_ask(const struct operator* op, const char *const words[3], j
 	return 0;
 }
 
-static int operator_write_config(const struct operator* op, const char *address)
+/* Return: 0 with the public key, or -1. */
+static int operator_make_key(const struct operator* op, const char *tenant, char *ret_public,
+			     size_t cap_bytes)
 {
+	char path[2 * OPERATOR_PATH_MAX];
+	const char *argv[] = {"mempoolctl", "keygen", "--out", path, NULL};
+	char *output;
+	int status;
+	int r;
+
+	(void)snprintf(path, sizeof(path), "%s/%s.key", op->folder, tenant);
+	r = command_run(argv, &output, &status);
+	if (r < 0)
+		return tell_failure("cannot run mempoolctl: %s", strerrordesc_np(-r));
+	output[strcspn(output, "\n")] = '\0';
+	(void)snprintf(ret_public, cap_bytes, "%s", output);
+	free(output);
+	if (status != 0)
+		return tell_failure("mempoolctl keygen: exit status %d", status);
+	tell("%s has a key: %s", tenant, ret_public);
+	return 0;
+}
+
+static json_t *operator_make_tenants(const struct operator* op, const char *const *tenants)
+{
+	json_t *list = json_array();
+	char key[OPERATOR_PATH_MAX];
+
+	for (; *tenants != NULL; tenants++) {
+		if (operator_make_key(op, *tenants, key, sizeof(key)) < 0) {
+			json_decref(list);
+			return NULL;
+		}
+		(void)json_array_append_new(
+			list, json_pack("{s:s,s:[s]}", "name", *tenants, "keys", key));
+	}
+	return list;
+}
+
+static int operator_write_config(const struct operator* op, const char *address,
+				 const char *const *tenants)
+{
+	json_t *list = operator_make_tenants(op, tenants);
 	char pool_size[32];
 	json_t *config;
 	int r;
 
 	(void)snprintf(pool_size, sizeof(pool_size), "%" PRIu64 "MiB", op->pool_bytes >> 20);
-	config = json_pack("{s:s,s:[s],s:s,s:s}", "pool_size", pool_size, "listen", address,
-			   "admin_socket", op->socket, "log_level", "debug");
+	if (list == NULL)
+		return -1;
+	config = json_pack("{s:s,s:[s],s:s,s:s,s:s,s:o}", "pool_size", pool_size, "listen", address,
+			   "admin_socket", op->socket, "state_dir", op->folder, "log_level",
+			   "debug", "tenants", list);
 	r = config == NULL ? -1 : json_dump_file(config, op->config, JSON_INDENT(4));
 	json_decref(config);
 	return r < 0 ? tell_failure("cannot write %s", op->config) : 0;
 }
 
-int operator_init(struct operator* op, const char *address, uint64_t pool_bytes)
+int operator_init(struct operator* op, const char *address, uint64_t pool_bytes,
+		  const char *const *tenants)
 {
 	*op = (struct operator){.folder = "/tmp/mempool-story.XXXXXX", .pool_bytes = pool_bytes};
 	if (mkdtemp(op->folder) == NULL)
@@ -93,7 +138,7 @@ int operator_init(struct operator* op, const char *address, uint64_t pool_bytes)
 	(void)snprintf(op->config, sizeof(op->config), "%.100s/mempoold.conf", op->folder);
 	(void)snprintf(op->log, sizeof(op->log), "%.100s/mempoold.log", op->folder);
 	(void)snprintf(op->socket, sizeof(op->socket), "%.90s/admin.sock", op->folder);
-	return operator_write_config(op, address);
+	return operator_write_config(op, address, tenants);
 }
 
 /* Waits for an answer; until there is one mempoolctl's complaints are of no interest. */
@@ -168,7 +213,7 @@ static int operator_check_status(const struct operator* op, json_t *status)
 	return 0;
 }
 
-int operator_start(struct operator* op)
+int operator_start(struct operator* op, const char *address)
 {
 	const char *argv[] = {"mempoold", "--config", op->config, NULL};
 	const char *const words[3] = {"status", NULL, NULL};
@@ -186,6 +231,8 @@ int operator_start(struct operator* op)
 	if (operator_ask(op, words, &status) < 0)
 		return -1;
 	r = operator_check_status(op, status);
+	(void)snprintf(op->uri, sizeof(op->uri), "mempool://%s?key=%s", address,
+		       json_string_value(json_object_get(status, "public_key")));
 	json_decref(status);
 	return r;
 }

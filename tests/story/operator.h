@@ -18,15 +18,20 @@ struct operator
 	char config[OPERATOR_PATH_MAX];
 	char log[OPERATOR_PATH_MAX];
 	char socket[OPERATOR_PATH_MAX];
+	char uri[OPERATOR_PATH_MAX]; /* what tenants connect to; with the daemon's key */
 	uint64_t pool_bytes;
 	pid_t daemon; /* 0: does not run */
 };
 
-/** operator_init() - make the folder and the configuration; Return: 0 or -1 */
-int operator_init(struct operator* op, const char *address, uint64_t pool_bytes);
+/**
+ * operator_init() - make the folder, the tenants' keys and the configuration
+ * @tenants: names, up to a NULL; the key file of each is FOLDER/NAME.key
+ */
+int operator_init(struct operator* op, const char *address, uint64_t pool_bytes,
+		  const char *const *tenants);
 
 /** operator_start() - start the daemon, wait until its status says what it should */
-int operator_start(struct operator* op);
+int operator_start(struct operator* op, const char *address);
 
 /** operator_show_leases() - "lease list" must have both leases, active and of that length */
 int operator_show_leases(const struct operator* op, uint64_t first_id, uint64_t first_bytes,

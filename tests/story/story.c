@@ -58,11 +58,13 @@ static const char *story_path(const struct story *story, const char *name, char 
 
 static int story_start(struct story *story)
 {
+	static const char *const tenants[] = {"alpha", "beta", "gamma", NULL};
+
 	tell_chapter("1. The operator starts mempoold with a pool of %zu MiB",
 		     STORY_POOL_BYTES >> 20);
-	if (operator_init(&story->op, story->address, STORY_POOL_BYTES) < 0)
+	if (operator_init(&story->op, story->address, STORY_POOL_BYTES, tenants) < 0)
 		return -1;
-	return operator_start(&story->op);
+	return operator_start(&story->op, story->address);
 }
 
 static int story_compare_hashes(const struct story *story)
@@ -89,7 +91,7 @@ static int story_alpha(struct story *story)
 	if (material_make(story->file, STORY_ALPHA_BYTES) < 0 ||
 	    material_save(story_path(story, "file", path), story->file, STORY_ALPHA_BYTES) < 0)
 		return -1;
-	if (tenant_connect(alpha, "alpha", story->address) < 0 ||
+	if (tenant_connect(alpha, "alpha", &story->op) < 0 ||
 	    tenant_acquire(alpha, STORY_ALPHA_BYTES, STORY_TTL_MS, 0) < 0 || tenant_hold(alpha) < 0)
 		return -1;
 	story->alpha_descriptor = *tenant_descriptor(alpha);
@@ -108,7 +110,7 @@ static int story_intrude_by(struct story *story, enum ibv_wr_opcode opcode, cons
 	uint8_t bytes[TENANT_RAW_BYTES] = {0};
 	int r = -1;
 
-	if (tenant_connect(&intruder, "beta", story->address) < 0 ||
+	if (tenant_connect(&intruder, "beta", &story->op) < 0 ||
 	    tenant_acquire(&intruder, sizeof(bytes), STORY_TTL_MS, 0) < 0)
 		goto out;
 	if (tenant_raw(&intruder, opcode, tenant_descriptor(&intruder), bytes, &status) < 0 ||
@@ -130,7 +132,7 @@ static int story_beta(struct story *story)
 	struct tenant *beta = &story->beta;
 
 	tell_chapter("3. Tenant beta has a lease of its own and cannot reach alpha's bytes");
-	if (tenant_connect(beta, "beta", story->address) < 0 ||
+	if (tenant_connect(beta, "beta", &story->op) < 0 ||
 	    tenant_acquire(beta, STORY_BETA_BYTES, STORY_TTL_MS, 0) < 0 || tenant_hold(beta) < 0 ||
 	    tenant_write(beta, story->file, STORY_BETA_BYTES) < 0 ||
 	    tenant_read(beta, story->copy, STORY_BETA_BYTES) < 0)
@@ -257,8 +259,7 @@ static int story_gamma(struct story *story)
 	size_t nonzero;
 
 	tell_chapter("7. Tenant gamma gets the freed bytes: the whole pool, so all of them");
-	if (operator_show_pool(&story->op) < 0 ||
-	    tenant_connect(gamma, "gamma", story->address) < 0 ||
+	if (operator_show_pool(&story->op) < 0 || tenant_connect(gamma, "gamma", &story->op) < 0 ||
 	    tenant_acquire(gamma, STORY_POOL_BYTES, STORY_GAMMA_TTL_MS, STORY_GAMMA_WAIT_MS) < 0 ||
 	    tenant_hold(gamma) < 0 || operator_show_pool(&story->op) < 0)
 		return -1;

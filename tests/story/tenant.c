@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -28,21 +29,23 @@ static int tenant_failure(const struct tenant *tenant, const char *what, int cod
 	return tell_failure("%s: %s: %s (%d)", tenant->name, what, mempool_last_error(), code);
 }
 
-int tenant_connect(struct tenant *tenant, const char *name, const char *address)
+int tenant_connect(struct tenant *tenant, const char *name, const struct operator* op)
 {
+	char key_file[2 * OPERATOR_PATH_MAX];
 	const struct mempool_connect_opts opts = {
 		.size = sizeof(opts),
-		.tenant = name,
+		.key_file = key_file,
 		.timeout_ms = TENANT_TIMEOUT_MS,
 	};
 	uint64_t since_ns = clock_now_ns();
 	int r;
 
+	(void)snprintf(key_file, sizeof(key_file), "%s/%s.key", op->folder, name);
 	*tenant = (struct tenant){.name = name};
-	r = mempool_connect(address, &opts, &tenant->pool);
+	r = mempool_connect(op->uri, &opts, &tenant->pool);
 	if (r < 0)
 		return tenant_failure(tenant, "cannot connect", r);
-	tell("%s has a session with %s after %" PRIu64 " ms", name, address,
+	tell("%s has a session with %s after %" PRIu64 " ms", name, op->uri,
 	     (clock_now_ns() - since_ns) / CLOCK_NS_PER_MS);
 	return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "client/include/mempool.h"
 #include "proto/message.h"
+#include "tests/story/operator.h"
 
 /*
  * A tenant: a session and one lease. Functions return 0, or -1 having told what failed.
@@ -35,8 +36,8 @@ struct tenant {
 	unsigned int renewals; /* by the keeper; valid when it has ended */
 };
 
-/** tenant_connect() - open a session */
-int tenant_connect(struct tenant *tenant, const char *name, const char *address);
+/** tenant_connect() - open a session with the operator's daemon, with the key that he has made */
+int tenant_connect(struct tenant *tenant, const char *name, const struct operator* op);
 
 /** tenant_acquire() - a lease for reading and writing */
 int tenant_acquire(struct tenant *tenant, uint64_t len_bytes, uint64_t ttl_ms, uint32_t wait_ms);

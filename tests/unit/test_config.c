@@ -570,9 +570,8 @@ TEST(config_load__admission_wrong_type)
 	check_refused("\"handshakes_max_per_address\":true",
 		      ": handshakes_max_per_address: true is not a number; allowed: 1..65536");
 	check_refused("\"ban_after\":\"10\"",
-		      ": ban_after: \"10\" is not a number; allowed: 1..1000000");
-	check_refused("\"strikes_max\":1.5",
-		      ": strikes_max: 1.5 is not a number; allowed: 1..1000000");
+		      ": ban_after: \"10\" is not a number; allowed: 0..1000000");
+	check_refused("\"strikes_max\":1.5", ": strikes_max: 1.5 is not a number; allowed: 0..64");
 	check_refused("\"ban_time\":600", ": ban_time: 600 is not a string with a duration such as "
 					  "\"5s\"; allowed: 1ms..30d");
 	check_refused("\"ban_backoff_min\":\"1\"",
@@ -602,10 +601,10 @@ TEST(config_load__admission_range)
 		"\"handshakes_max\":65536",
 		"\"handshakes_max_per_address\":1",
 		"\"handshakes_max_per_address\":65536",
-		"\"ban_after\":1",
+		"\"ban_after\":0",
 		"\"ban_after\":1000000",
-		"\"strikes_max\":1",
-		"\"strikes_max\":1000000",
+		"\"strikes_max\":0",
+		"\"strikes_max\":64",
 		"\"ban_time\":\"1ms\"",
 		"\"ban_time\":\"30d\"",
 		"\"ban_backoff_min\":\"0\"",
@@ -626,10 +625,9 @@ TEST(config_load__admission_range)
 		"\"handshakes_max\":65537",
 		"\"handshakes_max_per_address\":0",
 		"\"handshakes_max_per_address\":65537",
-		"\"ban_after\":0",
+		"\"ban_after\":-1",
 		"\"ban_after\":1000001",
-		"\"strikes_max\":0",
-		"\"strikes_max\":1000001",
+		"\"strikes_max\":65",
 		"\"strikes_max\":-1",
 		"\"ban_time\":\"0\"",
 		"\"ban_time\":\"2592000001ms\"",

@@ -84,8 +84,7 @@ int __wrap_verbs_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv
 		return end->post_error;
 	}
 	if (end->receives_tail - end->receives_head == PROTO_CREDITS_MAX || wr->next != NULL ||
-	    wr->num_sge != 1 || wr->sg_list->lkey != LKEY ||
-	    wr->sg_list->length != PROTO_MESSAGE_MAX)
+	    wr->num_sge != 1 || wr->sg_list->lkey != LKEY || wr->sg_list->length != PROTO_FRAME_MAX)
 		end->overrun = true;
 	*receive = (struct posted_receive){
 		.wr_id = wr->wr_id,
@@ -108,7 +107,7 @@ static void open_end(struct end *end, uint32_t receives)
 	/* Without what was there before, so that the sanitizers see what is read too early. */
 	end->memory = malloc(endpoint_memory_bytes(receives));
 	CHECK(end->memory != NULL);
-	CHECK_INT(endpoint_init(&end->ep, &end->qp, end->memory, LKEY, receives, ROUTE), 0);
+	CHECK_INT(endpoint_init(&end->ep, &end->qp, end->memory, LKEY, receives, ROUTE, NULL), 0);
 }
 
 static void close_end(struct end *end)
@@ -226,12 +225,12 @@ static void check_init(uint32_t receives)
 
 	CHECK(end != NULL);
 	CHECK_INT(endpoint_memory_bytes(receives),
-		  (uint64_t)(receives + ENDPOINT_SENDS) * PROTO_MESSAGE_MAX);
+		  (uint64_t)(receives + ENDPOINT_SENDS) * PROTO_FRAME_MAX);
 	CHECK_INT(end->receives_tail, receives);
 	CHECK_INT(end->ep.receives_posted, receives);
 	for (uint32_t i = 0; i < receives; i++) {
 		CHECK_INT(end->receives[i].wr_id, route_wr_id(ROUTE, i));
-		CHECK(end->receives[i].buffer == end->memory + (size_t)i * PROTO_MESSAGE_MAX);
+		CHECK(end->receives[i].buffer == end->memory + (size_t)i * PROTO_FRAME_MAX);
 	}
 	CHECK_INT(in_flight(end), 0);
 	CHECK(!end->overrun);
@@ -252,7 +251,7 @@ TEST(endpoint_init__post_fails)
 
 	CHECK(end != NULL);
 	end->post_error = -ENOMEM;
-	CHECK_INT(endpoint_init(&end->ep, &end->qp, NULL, LKEY, 4, ROUTE), -ENOMEM);
+	CHECK_INT(endpoint_init(&end->ep, &end->qp, NULL, LKEY, 4, ROUTE, NULL), -ENOMEM);
 	CHECK_INT(end->ep.receives_posted, 0);
 	endpoint_deinit(&end->ep);
 	free(end);
@@ -284,7 +283,7 @@ TEST(endpoint_send__message_as_given)
 	CHECK_INT(m.u.renew.ttl_ms, 6000);
 	CHECK_INT(route_of(end->sends[0].wr_id), ROUTE);
 	/* Behind the receives, and not mistaken for one of them. */
-	CHECK(end->sends[0].buffer == end->memory + (size_t)4 * PROTO_MESSAGE_MAX);
+	CHECK(end->sends[0].buffer == end->memory + (size_t)4 * PROTO_FRAME_MAX);
 	CHECK(route_index(end->sends[0].wr_id) >= PROTO_CREDITS_MAX);
 	free_end(end);
 }
@@ -931,7 +930,6 @@ static void side_greet(struct side *side, bool is_client)
 		m.type = MESSAGE_HELLO;
 		m.u.hello.version = PROTO_VERSION;
 		m.u.hello.receives = (uint16_t)side->end.ep.receives;
-		strcpy(m.u.hello.tenant, "t");
 	} else {
 		m.type = MESSAGE_WELCOME;
 		m.u.welcome.version = PROTO_VERSION;

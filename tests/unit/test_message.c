@@ -86,12 +86,6 @@ static void fill_hello(struct message *m, enum variant variant)
 	m->u.hello.receives = receives_of(variant);
 	for (size_t i = 0; i < PROTO_INSTANCE_BYTES; i++)
 		m->u.hello.instance[i] = (uint8_t)number(variant, 2 + i);
-	if (variant == LOWEST)
-		strcpy(m->u.hello.tenant, "!");
-	else if (variant == ORDINARY)
-		strcpy(m->u.hello.tenant, "kv-cache.17");
-	else
-		memset(m->u.hello.tenant, '~', PROTO_TENANT_NAME_MAX);
 }
 
 static void fill_welcome(struct message *m, enum variant variant)
@@ -186,8 +180,6 @@ static void fill_payload(struct message *m, enum variant variant)
 	case MESSAGE_LANE_OFFER:
 		m->u.lane_offer.lane = number32(variant, 1);
 		m->u.lane_offer.expires_ms = number32(variant, 2);
-		for (size_t i = 0; i < PROTO_TOKEN_BYTES; i++)
-			m->u.lane_offer.token[i] = (uint8_t)number(variant, 3 + i);
 		break;
 	case MESSAGE_LANE_CONFIRM:
 		m->u.lane_confirm.lane = number32(variant, 1);
@@ -418,7 +410,6 @@ static void check_same_payload(const struct message *a, const struct message *e)
 		CHECK_INT(a->u.hello.version, e->u.hello.version);
 		CHECK_INT(a->u.hello.receives, e->u.hello.receives);
 		CHECK_MEM(a->u.hello.instance, e->u.hello.instance, PROTO_INSTANCE_BYTES);
-		CHECK_STR(a->u.hello.tenant, e->u.hello.tenant);
 		break;
 	case MESSAGE_WELCOME:
 		check_same_welcome(&a->u.welcome, &e->u.welcome);
@@ -430,7 +421,6 @@ static void check_same_payload(const struct message *a, const struct message *e)
 	case MESSAGE_LANE_OFFER:
 		CHECK_INT(a->u.lane_offer.lane, e->u.lane_offer.lane);
 		CHECK_INT(a->u.lane_offer.expires_ms, e->u.lane_offer.expires_ms);
-		CHECK_MEM(a->u.lane_offer.token, e->u.lane_offer.token, PROTO_TOKEN_BYTES);
 		break;
 	case MESSAGE_LANE_CONFIRM:
 		CHECK_INT(a->u.lane_confirm.lane, e->u.lane_confirm.lane);
@@ -567,10 +557,8 @@ TEST(message_encode__bytes_of_hello)
 	m.u.hello.receives = 0x0304;
 	for (size_t i = 0; i < PROTO_INSTANCE_BYTES; i++)
 		m.u.hello.instance[i] = (uint8_t)(0xa0 + i);
-	strcpy(m.u.hello.tenant, "kv");
-	CHECK_BYTES(&m, HEADER_WITH_ID(1, 24), 0x02, 0x01, 0x04, 0x03, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4,
-		    0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf, 2, 0, 'k',
-		    'v');
+	CHECK_BYTES(&m, HEADER_WITH_ID(1, 20), 0x02, 0x01, 0x04, 0x03, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4,
+		    0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf);
 }
 
 TEST(message_encode__bytes_of_welcome)
@@ -619,11 +607,7 @@ TEST(message_encode__bytes_of_lane_messages)
 	start(&m, MESSAGE_LANE_OFFER);
 	m.u.lane_offer.lane = 0x14131211;
 	m.u.lane_offer.expires_ms = 0x24232221;
-	for (size_t i = 0; i < PROTO_TOKEN_BYTES; i++)
-		m.u.lane_offer.token[i] = (uint8_t)(0xa0 + i);
-	CHECK_BYTES(&m, HEADER_WITH_ID(9, 24), 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0xa0,
-		    0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad,
-		    0xae, 0xaf);
+	CHECK_BYTES(&m, HEADER_WITH_ID(9, 8), 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24);
 
 	start(&m, MESSAGE_LANE_CONFIRM);
 	m.u.lane_confirm.lane = 0x14131211;
@@ -803,7 +787,7 @@ TEST(message_encode__longest_fits_message_max)
 	CHECK_INT(encode_sample(MESSAGE_REVOKE, HIGHEST, buf), 24 + 2 + 128 * 12);
 	CHECK_INT(encode_sample(MESSAGE_REVOKED, HIGHEST, buf), 24 + 2 + 128 * 8);
 	CHECK_INT(encode_sample(MESSAGE_ERROR, HIGHEST, buf), 24 + 6 + 256);
-	CHECK_INT(encode_sample(MESSAGE_HELLO, HIGHEST, buf), 24 + 22 + 64);
+	CHECK_INT(encode_sample(MESSAGE_HELLO, HIGHEST, buf), 24 + 20);
 }
 
 TEST(message_set_credits__changes_nothing_else)
@@ -971,13 +955,13 @@ TEST(message_decode__receives_limits)
 	}
 }
 
-/* Decodes a message of a type whose last field is a string, with these bytes as the string. */
-static int decode_text(uint16_t type, const void *text, size_t text_bytes)
+/* Decodes an error with these bytes as its text. */
+static int decode_text(const void *text, size_t text_bytes)
 {
-	size_t at = HEADER + (type == MESSAGE_HELLO ? 20 : 4);
+	size_t at = HEADER + 4;
 	uint8_t buf[PROTO_MESSAGE_MAX];
 
-	encode_sample(type, ORDINARY, buf);
+	encode_sample(MESSAGE_ERROR, ORDINARY, buf);
 	put_u16(buf + at, (uint16_t)text_bytes);
 	memcpy(buf + at + 2, text, text_bytes);
 	put_payload_bytes(buf, at + 2 + text_bytes);
@@ -989,28 +973,22 @@ TEST(message_decode__text_lengths)
 	char text[PROTO_TEXT_MAX + 1];
 
 	memset(text, 'a', sizeof(text));
-	CHECK_INT(decode_text(MESSAGE_HELLO, text, 0), -EPROTO);
-	CHECK_INT(decode_text(MESSAGE_HELLO, text, 1), 0);
-	CHECK_INT(decode_text(MESSAGE_HELLO, text, PROTO_TENANT_NAME_MAX), 0);
-	CHECK_INT(decode_text(MESSAGE_HELLO, text, PROTO_TENANT_NAME_MAX + 1), -EPROTO);
-	CHECK_INT(decode_text(MESSAGE_ERROR, text, 0), 0);
-	CHECK_INT(decode_text(MESSAGE_ERROR, text, 1), 0);
-	CHECK_INT(decode_text(MESSAGE_ERROR, text, PROTO_TEXT_MAX), 0);
-	CHECK_INT(decode_text(MESSAGE_ERROR, text, PROTO_TEXT_MAX + 1), -EPROTO);
+	CHECK_INT(decode_text(text, 0), 0);
+	CHECK_INT(decode_text(text, 1), 0);
+	CHECK_INT(decode_text(text, PROTO_TEXT_MAX), 0);
+	CHECK_INT(decode_text(text, PROTO_TEXT_MAX + 1), -EPROTO);
 }
 
 TEST(message_decode__every_byte_in_text)
 {
 	for (unsigned int byte = 0; byte <= UINT8_MAX; byte++) {
 		bool in_error = byte >= 0x20 && byte <= 0x7e;
-		bool in_name = in_error && byte != 0x20;
 
 		for (size_t at = 0; at < 3; at++) {
 			uint8_t text[3] = {'a', 'b', 'c'};
 
 			text[at] = (uint8_t)byte;
-			CHECK_INT(decode_text(MESSAGE_HELLO, text, 3), in_name ? 0 : -EPROTO);
-			CHECK_INT(decode_text(MESSAGE_ERROR, text, 3), in_error ? 0 : -EPROTO);
+			CHECK_INT(decode_text(text, 3), in_error ? 0 : -EPROTO);
 		}
 	}
 }

@@ -29,8 +29,8 @@ static const struct sample {
 	 {.kind = PRIVATE_DATA_LANE,
 	  .session_id = UINT64_C(0x0102030405060708),
 	  .lane = 0x0a0b0c0d,
-	  .token = {0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac,
-		    0xad, 0xae, 0xaf}}},
+	  .mac = {0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac,
+		  0xad, 0xae, 0xaf}}},
 	{accept_bytes, sizeof(accept_bytes), {.kind = PRIVATE_DATA_ACCEPT, .version = 0x0102}},
 	{reject_bytes, sizeof(reject_bytes), {.kind = PRIVATE_DATA_REJECT, .code = 1002}},
 };
@@ -44,7 +44,7 @@ static void check_same(const struct private_data *actual, const struct private_d
 	CHECK_INT(actual->version_min, expected->version_min);
 	CHECK_INT(actual->session_id, expected->session_id);
 	CHECK_INT(actual->lane, expected->lane);
-	CHECK_MEM(actual->token, expected->token, sizeof(expected->token));
+	CHECK_MEM(actual->mac, expected->mac, sizeof(expected->mac));
 	CHECK_INT(actual->code, expected->code);
 }
 
@@ -92,12 +92,8 @@ TEST(private_data_decode__every_kind)
 /* Fields of other kinds are neither sent nor returned. */
 TEST(private_data_decode__foreign_fields_zero)
 {
-	struct private_data all = {.version = 2,
-				   .version_min = 1,
-				   .session_id = 3,
-				   .lane = 4,
-				   .token = {5},
-				   .code = 6};
+	struct private_data all = {
+		.version = 2, .version_min = 1, .session_id = 3, .lane = 4, .mac = {5}, .code = 6};
 
 	for (uint8_t kind = PRIVATE_DATA_CONTROL; kind <= PRIVATE_DATA_REJECT; kind++) {
 		struct private_data expected = {.kind = kind};
@@ -112,7 +108,7 @@ TEST(private_data_decode__foreign_fields_zero)
 		if (kind == PRIVATE_DATA_LANE) {
 			expected.session_id = 3;
 			expected.lane = 4;
-			expected.token[0] = 5;
+			expected.mac[0] = 5;
 		}
 		if (kind == PRIVATE_DATA_REJECT)
 			expected.code = 6;
@@ -131,7 +127,7 @@ TEST(private_data_decode__extreme_values)
 	uint8_t buf[PROTO_PRIVATE_DATA_MAX];
 	struct private_data data;
 
-	memset(lane.token, 0xff, sizeof(lane.token));
+	memset(lane.mac, 0xff, sizeof(lane.mac));
 	CHECK_INT(decode(buf, private_data_encode(&lane, buf), &data), 0);
 	check_same(&data, &lane);
 	CHECK_INT(decode(buf, private_data_encode(&control, buf), &data), 0);

@@ -111,14 +111,15 @@ static const struct machine session_machine = {
 	.name = session_name,
 	.matrix =
 		(const char *const[]){
-			/* hello, open, closing, reaping, gone */
-			".xx..", /* hello */
-			"..x..", /* open */
-			"...x.", /* closing */
-			"..x.x", /* reaping: back if it could not be destroyed */
-			".....", /* gone */
+			/* hello, greeted, open, closing, reaping, gone */
+			".x.x..", /* hello */
+			"..xx..", /* greeted */
+			"...x..", /* open */
+			"....x.", /* closing */
+			"...x.x", /* reaping: back if it could not be destroyed */
+			"......", /* gone */
 		},
-	.names = (const char *const[]){"hello", "open", "closing", "reaping", "gone"},
+	.names = (const char *const[]){"hello", "greeted", "open", "closing", "reaping", "gone"},
 };
 
 static void check_matrix(const struct machine *machine)
