@@ -2,6 +2,7 @@
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -80,6 +81,15 @@ struct config {
  * Return: 0, or a negative errno (-EINVAL for anything wrong in the file, -ENOMEM).
  */
 int config_load(const char *path, struct config *ret_config, char *error);
+
+/**
+ * config_keep() - give a configuration the running values of the keys that need a restart
+ * @config: loaded; changed
+ * @ret_names: the caller's list of the names of those keys whose values were different
+ *
+ * Return: 0 or -ENOMEM; on failure @config may have changed, and is still to be freed.
+ */
+int config_keep(const struct config *running, struct config *config, json_t **ret_names);
 
 /** config_free() - give back the tenants; the rest stays */
 void config_free(struct config *config);

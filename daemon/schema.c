@@ -496,6 +496,46 @@ json_t *schema_write(const struct schema_table *table, const void *target)
 	return object;
 }
 
+/* By way of JSON, as all that is read is written the same way again. */
+static int keep_value(const struct schema_key *key, const void *running, void *object,
+		      json_t *names)
+{
+	char error[SCHEMA_ERROR_MAX];
+	struct schema_context context = {.error = error};
+	json_t *kept = write_value(key, running);
+	json_t *wanted = write_value(key, object);
+	int r = 0;
+
+	if (!kept || !wanted)
+		r = -ENOMEM;
+	else if (!json_equal(kept, wanted))
+		r = json_array_append_new(names, json_string(key->name)) < 0
+			    ? -ENOMEM
+			    : read_value(&context, key, kept, object);
+	json_decref(kept);
+	json_decref(wanted);
+	assert(r == 0 || r == -ENOMEM);
+	return r;
+}
+
+int schema_keep(const struct schema_table *table, const void *running, void *object,
+		json_t **ret_names)
+{
+	json_t *names = json_array();
+	int r = names ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < table->count; i++) {
+		if (table->keys[i].needs_restart)
+			r = keep_value(&table->keys[i], running, object, names);
+	}
+	if (r < 0) {
+		json_decref(names);
+		return r;
+	}
+	*ret_names = names;
+	return 0;
+}
+
 /* The prefix of the keys within a key's object. */
 static void inner_prefix(const char *prefix, const struct schema_key *key, char *ret_prefix)
 {
@@ -534,8 +574,9 @@ static void print_rows(const struct schema_table *table, const char *prefix, int
 
 		schema_key_describe(key, allowed);
 		snprintf(name, sizeof(name), "%s%s", prefix, key->name);
-		fprintf(out, "%-*s  %-8s  %-24s  %-47s  %s\n", width, name, schema_key_type(key),
-			*shown ? shown : "(empty)", allowed, key->help);
+		fprintf(out, "%-*s  %-8s  %-24s  %-47s  %s%s\n", width, name, schema_key_type(key),
+			*shown ? shown : "(empty)", allowed, key->help,
+			key->needs_restart ? " (needs a restart)" : "");
 		if (!key->table)
 			continue;
 		inner_prefix(prefix, key, name);

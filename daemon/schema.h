@@ -56,6 +56,17 @@ int schema_read(const struct schema_table *table, json_t *object, void *target,
 json_t *schema_write(const struct schema_table *table, const void *target);
 
 /**
+ * schema_keep() - give an object the running values of the keys that need a restart
+ * @running: an object of the same table
+ * @object: changed; complete
+ * @ret_names: the caller's list of the names of those keys whose values were different
+ *
+ * Return: 0 or -ENOMEM; on failure @object may have changed.
+ */
+int schema_keep(const struct schema_table *table, const void *running, void *object,
+		json_t **ret_names);
+
+/**
  * schema_print() - all keys: type, default, what is allowed, help
  */
 void schema_print(const struct schema_table *table, FILE *out);

@@ -37,7 +37,8 @@ struct schema_key {
 	bool (*is_valid)(const char *item); /* strings and items of lists; NULL: anything */
 	const char *form;		    /* what is_valid or decode takes */
 	const char *help;
-	bool is_hidden; /* errors do not show the value */
+	bool is_hidden;	    /* errors do not show the value */
+	bool needs_restart; /* of the outermost object: a running daemon keeps its value */
 
 	/* Lists. */
 	size_t count_offset; /* of the size_t with the number of entries */

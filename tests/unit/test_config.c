@@ -846,6 +846,121 @@ TEST(config_load__example)
 	free(help);
 }
 
+/* Every key with a value other than the default; the tenants are another matter. */
+static const struct {
+	const char *name;
+	const char *value;
+	bool needs_restart;
+} changes[] = {
+	{"device", "\"rxe7\"", true},
+	{"device_wait", "\"1s\"", true},
+	{"listen", "[\"10.77.0.1:7471\", \"10.77.0.2:7471\"]", true},
+	{"pool_size", "\"2GiB\"", true},
+	{"admin_socket", "\"/other\"", true},
+	{"ttl_default", "\"31s\"", false},
+	{"ttl_max", "\"2h\"", false},
+	{"isolation", "\"windows\"", true},
+	{"window_max", "\"2GiB\"", true},
+	{"scrub_chunk", "\"1MiB\"", true},
+	{"sessions_max", "7", true},
+	{"lanes_max", "7", false},
+	{"leases_max", "7", false},
+	{"lane_leases_max", "7", false},
+	{"control_receives", "7", true},
+	{"lane_send_queue", "7", true},
+	{"read_depth", "7", true},
+	{"backlog", "7", true},
+	{"handshake_timeout", "\"7s\"", false},
+	{"lane_offer", "\"7s\"", false},
+	{"lane_sweep", "\"7s\"", false},
+	{"completion_timeout", "\"7s\"", false},
+	{"credit_timeout", "\"7s\"", false},
+	{"revoke_grace", "\"7s\"", false},
+	{"quiesce_timeout", "\"7s\"", false},
+	{"lane_wait_min", "\"7s\"", false},
+	{"lane_wait_max", "\"7s\"", false},
+	{"lane_peace", "\"7s\"", false},
+	{"state_dir", "\"/other\"", true},
+	{"key_file", "\"/other\"", true},
+	{"connections_max_per_address", "7", false},
+	{"handshakes_max", "7", false},
+	{"handshakes_max_per_address", "7", false},
+	{"ban_after", "7", false},
+	{"ban_time", "\"7s\"", false},
+	{"ban_backoff_min", "\"7s\"", false},
+	{"strikes_max", "7", false},
+	{"strike_grace", "\"7s\"", false},
+	{"strike_decay", "\"7s\"", false},
+	{"heartbeat", "\"7s\"", false},
+	{"orphan_grace", "\"7s\"", false},
+	{"audit_log", "\"/other\"", true},
+	{"log_level", "\"warn\"", false},
+};
+
+#define CHANGE_COUNT (sizeof(changes) / sizeof(changes[0]))
+
+static void load_changed(size_t i, struct loaded *loaded)
+{
+	char text[512];
+	int used = snprintf(text, sizeof(text), "{\"%s\": %s", changes[i].name, changes[i].value);
+
+	if (strcmp(changes[i].name, "listen") != 0)
+		used += snprintf(text + used, sizeof(text) - (size_t)used,
+				 ", \"listen\": [\"10.77.0.1:7471\"]");
+	if (strcmp(changes[i].name, "pool_size") != 0)
+		used += snprintf(text + used, sizeof(text) - (size_t)used,
+				 ", \"pool_size\": \"1GiB\"");
+	snprintf(text + used, sizeof(text) - (size_t)used, "}");
+	load_text(text, loaded);
+}
+
+/* Which keys a running daemon keeps, one by one; all keys are there. */
+TEST(config_keep__every_key)
+{
+	struct loaded running, loaded, again;
+	json_t *kept;
+
+	CHECK_INT(CHANGE_COUNT, 43);
+	load_text("{" REQUIRED "}", &running);
+	CHECK_INT(running.r, 0);
+	for (size_t i = 0; i < CHANGE_COUNT; i++) {
+		printf("# %s\n", changes[i].name);
+		load_changed(i, &loaded);
+		load_changed(i, &again);
+		CHECK_STR(loaded.error, "");
+		CHECK(memcmp(&loaded.config, &running.config, sizeof(loaded.config)) != 0);
+		CHECK_INT(config_keep(&running.config, &loaded.config, &kept), 0);
+		CHECK_INT(json_array_size(kept), changes[i].needs_restart);
+		if (changes[i].needs_restart)
+			CHECK_STR(json_string_value(json_array_get(kept, 0)), changes[i].name);
+		json_decref(kept);
+		/* Whole, as no field says less than it did. */
+		CHECK_INT(config_keep(&running.config, &loaded.config, &kept), 0);
+		CHECK_INT(json_array_size(kept), 0);
+		json_decref(kept);
+		if (!changes[i].needs_restart)
+			CHECK_MEM(&loaded.config, &again.config, sizeof(loaded.config));
+	}
+}
+
+TEST(config_keep__tenants_are_new)
+{
+	struct loaded running, loaded;
+	json_t *kept;
+	char member[256];
+
+	load_text("{" REQUIRED "}", &running);
+	snprintf(member, sizeof(member), "\"tenants\":[{\"name\":\"a\",\"keys\":[\"%s\"]}]",
+		 key_text(1));
+	load_member(member, &loaded);
+	CHECK_INT(config_keep(&running.config, &loaded.config, &kept), 0);
+	CHECK_INT(json_array_size(kept), 0);
+	CHECK_INT(loaded.config.tenant_count, 1);
+	CHECK_STR(loaded.config.tenants[0].name, "a");
+	json_decref(kept);
+	config_free(&loaded.config);
+}
+
 TEST(config_isolation_name__all)
 {
 	CHECK_STR(config_isolation_name(CONFIG_ISOLATION_AUTO), "auto");

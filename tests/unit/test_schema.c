@@ -500,6 +500,110 @@ TEST(schema_fail__without_file)
 	CHECK_STR(error, "\\x0a: a[1].key: is 5");
 }
 
+/* A table of which a key of every type needs a restart, and the same keys again do not. */
+static void keep_table(struct schema_key keys[2 * 8], struct schema_table *ret_table)
+{
+	for (size_t i = 0; i < 16; i++) {
+		keys[i] = trunk_keys[i % 8];
+		keys[i].needs_restart = i < 8;
+		keys[i].offset += i < 8 ? 0 : sizeof(struct trunk);
+		keys[i].count_offset += i < 8 ? 0 : sizeof(struct trunk);
+	}
+	*ret_table = (struct schema_table){keys, 16};
+}
+
+static void read_two(const char *text, struct trunk trunks[2])
+{
+	char error[SCHEMA_ERROR_MAX] = "";
+	struct schema_context context = {.error = error};
+
+	for (int i = 0; i < 2; i++) {
+		if (read_text(text, &trunks[i], &context) < 0) {
+			printf("# %s\n", error);
+			abort();
+		}
+	}
+}
+
+#define KEEP_FIRST                                                                                \
+	"{\"text\": \"long one\", \"size\": \"5KiB\", \"time\": \"7s\", \"number\": 1, "          \
+	"\"choice\": "                                                                            \
+	"\"red\", \"flags\": [\"red\"], \"fixed\": [\"ab\", \"cd\"], \"bytes\": [\"1\", \"2\"], " \
+	"\"branch\": {\"leaf\": {\"number\": 1}}}"
+#define KEEP_SECOND                                                                           \
+	"{\"text\": \"b\", \"size\": \"6KiB\", \"time\": \"8s\", \"number\": 2, \"choice\": " \
+	"\"blue\", \"flags\": [\"red\", \"blue\"], \"fixed\": [\"x\"], \"bytes\": [], "       \
+	"\"branch\": "                                                                        \
+	"{\"leaf\": {\"number\": 1}}}"
+
+/* What needs a restart is as in the running object afterwards, and told; the rest is not. */
+TEST(schema_keep__every_type)
+{
+	static const char *const names[] = {"text",   "size",  "time",	"number",
+					    "choice", "flags", "fixed", "bytes"};
+	struct trunk running[2], object[2];
+	struct schema_key keys[16];
+	struct schema_table table;
+	json_t *kept = NULL;
+
+	keep_table(keys, &table);
+	read_two(KEEP_FIRST, running);
+	read_two(KEEP_SECOND, object);
+	free(object[0].bytes);
+	object[0].bytes = NULL;
+	CHECK_INT(schema_keep(&table, running, object, &kept), 0);
+	CHECK_INT(json_array_size(kept), 8);
+	for (size_t i = 0; i < 8; i++)
+		CHECK_STR(json_string_value(json_array_get(kept, i)), names[i]);
+	CHECK_STR(object[0].text, "long one");
+	CHECK_INT(object[0].size_bytes, 5 * 1024);
+	CHECK_INT(object[0].time_ms, 7000);
+	CHECK_INT(object[0].number, 1);
+	CHECK_INT(object[0].choice, 0);
+	CHECK_INT(object[0].flags, 1);
+	CHECK_INT(object[0].fixed_count, 2);
+	CHECK_STR(object[0].fixed[1], "cd");
+	CHECK_INT(object[0].byte_count, 2);
+	CHECK_INT(object[0].bytes[1][0], 2);
+	CHECK(object[0].bytes != running[0].bytes);
+	CHECK_STR(object[1].text, "b");
+	CHECK_INT(object[1].size_bytes, 6 * 1024);
+	CHECK_INT(object[1].time_ms, 8000);
+	CHECK_INT(object[1].number, 2);
+	CHECK_INT(object[1].choice, 2);
+	CHECK_INT(object[1].flags, 5);
+	CHECK_INT(object[1].fixed_count, 1);
+	CHECK_STR(object[1].fixed[0], "x");
+	CHECK_INT(object[1].byte_count, 0);
+	json_decref(kept);
+	/* Nothing is different any more, so nothing is told. */
+	CHECK_INT(schema_keep(&table, running, object, &kept), 0);
+	CHECK_INT(json_array_size(kept), 0);
+	json_decref(kept);
+	for (int i = 0; i < 2; i++) {
+		trunk_free(&running[i]);
+		trunk_free(&object[i]);
+	}
+}
+
+TEST(schema_print__needs_a_restart)
+{
+	struct schema_key keys[16];
+	struct schema_table table;
+	size_t len = 0, marks = 0;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &len);
+
+	CHECK(out);
+	keep_table(keys, &table);
+	schema_print(&table, out);
+	fclose(out);
+	for (const char *at = text; (at = strstr(at, " (needs a restart)\n")); at++)
+		marks++;
+	CHECK_INT(marks, 8);
+	free(text);
+}
+
 TEST(schema_print__inner_tables)
 {
 	static const char *const rows[] = {
