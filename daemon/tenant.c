@@ -62,6 +62,8 @@ struct tenant *tenant_find(const struct tenant_registry *registry, const char *n
 	struct tenant wanted = {0};
 	struct tree_node *node;
 
+	if (strlen(name) >= sizeof(wanted.name))
+		return NULL;
 	snprintf(wanted.name, sizeof(wanted.name), "%s", name);
 	node = tree_at_least(&registry->names, &wanted.node);
 	if (node == NULL || compare_names(node, &wanted.node) != 0)
@@ -282,46 +284,18 @@ static void tenant_take_keys(struct tenant *tenant, const struct tenant_settings
 	tenant->key_count = settings->key_count;
 }
 
-static bool tenant_has_key(const struct tenant *tenant, const uint8_t key[SECURE_KEY_BYTES])
-{
-	for (size_t i = 0; i < tenant->key_count; i++) {
-		if (memcmp(tenant->keys[i].key, key, SECURE_KEY_BYTES) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Whatever their order; within each there is no key twice. */
-static bool tenant_has_keys(const struct tenant *tenant, const struct tenant_settings *settings)
-{
-	if (tenant->key_count != settings->key_count)
-		return false;
-	for (size_t i = 0; i < settings->key_count; i++) {
-		if (!tenant_has_key(tenant, settings->keys[i]))
-			return false;
-	}
-	return true;
-}
-
-/* Not by memcmp(): there may be padding. */
-static bool quota_equal(const struct tenant_quota *a, const struct tenant_quota *b)
-{
-	return memcmp(a->limit, b->limit, sizeof(a->limit)) == 0 &&
-	       a->requests_per_second == b->requests_per_second &&
-	       a->lease_max_bytes == b->lease_max_bytes && a->ttl_max_ms == b->ttl_max_ms &&
-	       a->rights == b->rights;
-}
-
 static unsigned int tenant_compare(const struct tenant *tenant,
 				   const struct tenant_settings *settings)
 {
+	struct tenant_settings is;
 	unsigned int changes = 0;
 
 	if (!tenant->configured)
 		return TENANT_ADDED;
-	if (!quota_equal(&tenant->quota, &settings->quota))
+	tenant_export(tenant, &is);
+	if (!tenant_settings_same_quota(&is, settings))
 		changes |= TENANT_QUOTA;
-	if (!tenant_has_keys(tenant, settings))
+	if (!tenant_settings_same_keys(&is, settings))
 		changes |= TENANT_KEYS;
 	return changes;
 }

@@ -350,6 +350,52 @@ int tenant_settings_from_json(json_t *object, struct tenant_settings *ret_settin
 	return 0;
 }
 
+/* Not by memcmp() of the whole: there may be padding. */
+bool tenant_settings_same_quota(const struct tenant_settings *a, const struct tenant_settings *b)
+{
+	const struct tenant_quota *left = &a->quota, *right = &b->quota;
+
+	return memcmp(left->limit, right->limit, sizeof(left->limit)) == 0 &&
+	       left->requests_per_second == right->requests_per_second &&
+	       left->lease_max_bytes == right->lease_max_bytes &&
+	       left->ttl_max_ms == right->ttl_max_ms && left->rights == right->rights;
+}
+
+static bool has_key(const struct tenant_settings *settings, const uint8_t key[SECURE_KEY_BYTES])
+{
+	for (size_t i = 0; i < settings->key_count; i++) {
+		if (memcmp(settings->keys[i], key, SECURE_KEY_BYTES) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool tenant_settings_same_keys(const struct tenant_settings *a, const struct tenant_settings *b)
+{
+	if (a->key_count != b->key_count)
+		return false;
+	/* Within each there is no key twice. */
+	for (size_t i = 0; i < b->key_count; i++) {
+		if (!has_key(a, b->keys[i]))
+			return false;
+	}
+	return true;
+}
+
+bool tenant_settings_same(const struct tenant_settings *a, const struct tenant_settings *b)
+{
+	return tenant_settings_same_quota(a, b) && tenant_settings_same_keys(a, b);
+}
+
+bool tenant_settings_share_key(const struct tenant_settings *a, const struct tenant_settings *b)
+{
+	for (size_t i = 0; i < b->key_count; i++) {
+		if (has_key(a, b->keys[i]))
+			return true;
+	}
+	return false;
+}
+
 json_t *tenant_settings_to_json(const struct tenant_settings *settings)
 {
 	return schema_write(&tenant_settings_table, settings);

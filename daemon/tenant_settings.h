@@ -65,6 +65,16 @@ int tenant_settings_from_json(json_t *object, struct tenant_settings *ret_settin
  */
 json_t *tenant_settings_to_json(const struct tenant_settings *settings);
 
+/** tenant_settings_same_quota(), tenant_settings_same_keys() - the keys in whatever order */
+bool tenant_settings_same_quota(const struct tenant_settings *a, const struct tenant_settings *b);
+bool tenant_settings_same_keys(const struct tenant_settings *a, const struct tenant_settings *b);
+
+/** tenant_settings_same() - both of these; the names do not matter */
+bool tenant_settings_same(const struct tenant_settings *a, const struct tenant_settings *b);
+
+/** tenant_settings_share_key() - do they have a key in common? */
+bool tenant_settings_share_key(const struct tenant_settings *a, const struct tenant_settings *b);
+
 /**
  * tenant_settings_check() - no two tenants of a list have the same name, no key is there twice
  * @context: of the object whose key "tenants" is the list; on failure its error names both

@@ -307,6 +307,12 @@ int tenant_state_remove(struct tenant_state *state, const char *name)
 	return 0;
 }
 
+void tenant_state_forget(struct tenant_state *state, const char *name)
+{
+	drop_tenant(state, name);
+	drop_removed(state, name);
+}
+
 /* What a merge is made of. */
 struct merge {
 	const struct tenant_state *state;

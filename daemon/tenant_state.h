@@ -55,6 +55,9 @@ int tenant_state_put(struct tenant_state *state, const struct tenant_settings *s
  */
 int tenant_state_remove(struct tenant_state *state, const char *name);
 
+/** tenant_state_forget() - say nothing about a tenant: what the configuration says is so */
+void tenant_state_forget(struct tenant_state *state, const char *name);
+
 /**
  * tenant_state_merge() - the tenants of the configuration and the file together
  * @configured: as tenant_settings_check() lets them through

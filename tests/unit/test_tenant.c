@@ -77,6 +77,26 @@ TEST(tenant_get__longest_name)
 	tenant_unref(b);
 }
 
+/* A name that is too long is nobody's, also if it begins as one that is not. */
+TEST(tenant_find__too_long)
+{
+	struct tenant_registry registry = {0};
+	char name[10001];
+	struct tenant *tenant;
+
+	memset(name, 'x', sizeof(name));
+	name[PROTO_TENANT_NAME_MAX] = '\0';
+	CHECK_INT(tenant_get(&registry, name, &tenant), 0);
+	CHECK(tenant_find(&registry, name) == tenant);
+	name[PROTO_TENANT_NAME_MAX] = 'x';
+	name[PROTO_TENANT_NAME_MAX + 1] = '\0';
+	CHECK(tenant_find(&registry, name) == NULL);
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	CHECK(tenant_find(&registry, name) == NULL);
+	tenant_unref(tenant);
+}
+
 /* A tenant that has gone is made anew, not found. */
 TEST(tenant_get__after_last_unref)
 {

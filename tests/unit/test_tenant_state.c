@@ -279,6 +279,28 @@ static int merge(const struct tenant_settings *configured, size_t count,
 	return tenant_state_merge(configured, count, state, ret_list, ret_count, error);
 }
 
+/* Neither added nor removed: the configuration's word holds. */
+TEST(tenant_state_forget__both_lists)
+{
+	struct tenant_settings a = tenants_make("a", 1), b = tenants_make("b", 2);
+	struct tenant_state state = {0};
+
+	CHECK_INT(tenant_state_put(&state, &a), 0);
+	CHECK_INT(tenant_state_put(&state, &b), 0);
+	CHECK_INT(tenant_state_remove(&state, "c"), 0);
+	CHECK_INT(tenant_state_remove(&state, "d"), 0);
+	tenant_state_forget(&state, "x");
+	CHECK_INT(state.tenant_count, 2);
+	CHECK_INT(state.removed_count, 2);
+	tenant_state_forget(&state, "a");
+	tenant_state_forget(&state, "c");
+	CHECK_INT(state.tenant_count, 1);
+	CHECK_STR(state.tenants[0].name, "b");
+	CHECK_INT(state.removed_count, 1);
+	CHECK_STR(state.removed[0], "d");
+	tenant_state_free(&state);
+}
+
 TEST(tenant_state_merge__nothing)
 {
 	const struct tenant_settings configured[] = {tenants_make("a", 1), tenants_make("b", 2)};
