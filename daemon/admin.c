@@ -74,7 +74,7 @@ LIST_HEAD(admin_connection_list, admin_connection);
 
 struct admin {
 	struct event_base *base;
-	const struct admin_method *methods;
+	const struct admin_method *const *tables;
 	void *context;
 	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
 	int lock_fd;
@@ -276,9 +276,11 @@ static const char *check_request(const json_t *root)
 
 static const struct admin_method *find_method(const struct admin *admin, const char *name)
 {
-	for (const struct admin_method *method = admin->methods; method->name; method++) {
-		if (!strcmp(method->name, name))
-			return method;
+	for (const struct admin_method *const *table = admin->tables; *table; table++) {
+		for (const struct admin_method *method = *table; method->name; method++) {
+			if (!strcmp(method->name, name))
+				return method;
+		}
 	}
 	return NULL;
 }
@@ -647,7 +649,7 @@ static int open_events(struct admin *admin)
 	return event_add(admin->accept_event, NULL) < 0 ? -ENOMEM : 0;
 }
 
-int admin_new(struct event_base *base, const char *path, const struct admin_method *methods,
+int admin_new(struct event_base *base, const char *path, const struct admin_method *const *tables,
 	      void *context, struct admin **ret_admin)
 {
 	struct admin *admin;
@@ -661,7 +663,7 @@ int admin_new(struct event_base *base, const char *path, const struct admin_meth
 	if (!admin)
 		return -ENOMEM;
 	admin->base = base;
-	admin->methods = methods;
+	admin->tables = tables;
 	admin->context = context;
 	admin->lock_fd = -1;
 	admin->listen_fd = -1;

@@ -41,7 +41,8 @@ struct admin_method {
  * admin_new() - listen on a unix socket
  * @base: the loop; everything happens on its thread
  * @path: where; a stale socket of a dead daemon is replaced, anything else refused
- * @methods: table that ends with a NULL name; must outlive the admin object
+ * @tables: tables of methods, each of which ends with a NULL name, and a NULL behind the last;
+ *	all of it must outlive the admin object
  * @context: handed to each method
  * @ret_admin: the object
  *
@@ -49,7 +50,7 @@ struct admin_method {
  * Return: 0, -EADDRINUSE (a live daemon listens there), -ENOTSOCK (the path is
  * something else: left alone), -ENAMETOOLONG, or another negative errno.
  */
-int admin_new(struct event_base *base, const char *path, const struct admin_method *methods,
+int admin_new(struct event_base *base, const char *path, const struct admin_method *const *tables,
 	      void *context, struct admin **ret_admin);
 
 /**

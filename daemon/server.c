@@ -421,8 +421,9 @@ static int server_open_gate(struct server *server)
 
 static int server_open_admin(struct server *server)
 {
+	static const struct admin_method *const tables[] = {status_methods, NULL};
 	char error[CONFIG_ERROR_MAX + CONFIG_STRING_MAX];
-	int r = admin_new(server->base, server->config.admin_socket, status_methods, server,
+	int r = admin_new(server->base, server->config.admin_socket, tables, server,
 			  &server->admin);
 
 	if (r == 0)

@@ -102,14 +102,24 @@ static void call_flush(struct admin_request *request, json_t *params, void *cont
 	admin_reply(request, json_true());
 }
 
-static const struct admin_method methods[] = {
-	{"echo", call_echo}, {"fail", call_fail},   {"hold", call_hold},
-	{"long", call_long}, {"flush", call_flush}, {NULL, NULL},
+static const struct admin_method short_methods[] = {
+	{"echo", call_echo},
+	{"fail", call_fail},
+	{"hold", call_hold},
+	{NULL, NULL},
 };
+
+static const struct admin_method long_methods[] = {
+	{"long", call_long},
+	{"flush", call_flush},
+	{NULL, NULL},
+};
+
+static const struct admin_method *const tables[] = {short_methods, long_methods, NULL};
 
 static int start(struct fixture *f)
 {
-	return admin_new(f->base, f->path, methods, f, &f->admin);
+	return admin_new(f->base, f->path, tables, f, &f->admin);
 }
 
 static struct fixture *fixture_new(void)
@@ -276,11 +286,11 @@ TEST(admin_new__live_daemon)
 	FIXTURE = fixture_start();
 	struct admin *second = NULL;
 
-	CHECK_INT(admin_new(f->base, f->path, methods, f, &second), -EADDRINUSE);
+	CHECK_INT(admin_new(f->base, f->path, tables, f, &second), -EADDRINUSE);
 	CHECK_INT(access(f->path, F_OK), 0);
 	/* The lock alone must tell, too. */
 	CHECK_INT(unlink(f->path), 0);
-	CHECK_INT(admin_new(f->base, f->path, methods, f, &second), -EADDRINUSE);
+	CHECK_INT(admin_new(f->base, f->path, tables, f, &second), -EADDRINUSE);
 	CHECK(!second);
 	CHECK_INT(access(f->path, F_OK), -1);
 }
@@ -341,16 +351,16 @@ TEST(admin_new__path_length)
 	strcpy(kept, f->path);
 	memset(path + used, 'x', sizeof(path) - (size_t)used);
 	path[108] = '\0';
-	CHECK_INT(admin_new(f->base, path, methods, f, &f->admin), -ENAMETOOLONG);
+	CHECK_INT(admin_new(f->base, path, tables, f, &f->admin), -ENAMETOOLONG);
 	path[107] = '\0';
-	CHECK_INT(admin_new(f->base, path, methods, f, &f->admin), 0);
+	CHECK_INT(admin_new(f->base, path, tables, f, &f->admin), 0);
 	CHECK_INT(access(path, F_OK), 0);
 	f->admin = admin_free(f->admin);
 	CHECK_INT(access(path, F_OK), -1);
 	strcpy(path + 107, ".lock");
 	CHECK_INT(unlink(path), 0);
-	CHECK_INT(admin_new(f->base, "", methods, f, &f->admin), -EINVAL);
-	CHECK_INT(admin_new(f->base, "/nonexistent/x", methods, f, &f->admin), -ENOENT);
+	CHECK_INT(admin_new(f->base, "", tables, f, &f->admin), -EINVAL);
+	CHECK_INT(admin_new(f->base, "/nonexistent/x", tables, f, &f->admin), -ENOENT);
 }
 
 TEST(admin_free__removes_own_file)
