@@ -101,8 +101,12 @@ static void revocation_step(struct deadline *deadline, void *context)
 int revocation_tenant(struct server *server, const char *tenant, uint64_t grace_ms,
 		      struct admin_request *request)
 {
-	struct revocation *revocation = revocation_new(server, request);
+	struct revocation *revocation;
 
+	/* Cut to what a name can be it would be somebody else's. */
+	if (strlen(tenant) > PROTO_TENANT_NAME_MAX)
+		return ERROR_NO_TENANT;
+	revocation = revocation_new(server, request);
 	if (revocation == NULL)
 		return ERROR_NO_MEMORY;
 	snprintf(revocation->tenant, sizeof(revocation->tenant), "%s", tenant);

@@ -149,6 +149,12 @@ const char *error_name(int code)
 		return "back-off";
 	case ERROR_BANNED:
 		return "banned";
+	case ERROR_NO_TENANT:
+		return "no-tenant";
+	case ERROR_TENANT_EXISTS:
+		return "tenant-exists";
+	case ERROR_KEY_USED:
+		return "key-used";
 	}
 	return "unlisted";
 }

@@ -66,7 +66,10 @@
 	X(ADDRESS_MAX, 1081, "this address has as many connections as it may")                \
 	X(HANDSHAKES_MAX, 1082, "too many connections have not introduced themselves yet")    \
 	X(BACK_OFF, 1083, "too soon after something failed; wait longer each time")           \
-	X(BANNED, 1084, "banned for a time because of too many failures or violations")
+	X(BANNED, 1084, "banned for a time because of too many failures or violations")       \
+	X(NO_TENANT, 1090, "there is no such tenant")                                         \
+	X(TENANT_EXISTS, 1091, "there is a tenant of that name already")                      \
+	X(KEY_USED, 1092, "a key is another tenant's already")
 
 enum error_code {
 	ERROR_NONE = 0,

@@ -86,6 +86,11 @@ enum mempool_error {
 	MEMPOOL_E_HANDSHAKES_MAX = -1082,
 	MEMPOOL_E_BACK_OFF = -1083,
 	MEMPOOL_E_BANNED = -1084,
+
+	/* Of the operator's orders; no call returns them. */
+	MEMPOOL_E_NO_TENANT = -1090,
+	MEMPOOL_E_TENANT_EXISTS = -1091,
+	MEMPOOL_E_KEY_USED = -1092,
 };
 
 /* Rights of a lease; at least one. */

@@ -59,6 +59,9 @@ TEST(error_list__numbers_fixed)
 	CHECK_INT(ERROR_QUOTA_LEASE_LENGTH, 1066);
 	CHECK_INT(ERROR_QUOTA_TTL, 1067);
 	CHECK_INT(ERROR_QUOTA_RIGHTS, 1068);
+	CHECK_INT(ERROR_NO_TENANT, 1090);
+	CHECK_INT(ERROR_TENANT_EXISTS, 1091);
+	CHECK_INT(ERROR_KEY_USED, 1092);
 }
 
 /* Linux's errno values end far below, so the negative of a code is never taken for one. */
