@@ -33,7 +33,7 @@ static void request_welcome(struct session *session, uint64_t request_id)
 		.page_bytes = (uint32_t)server->pool.page_bytes,
 		.read_depth = (uint32_t)server->config.read_depth,
 		.rights = server->isolation.rights,
-		.heartbeat_ms = (uint32_t)server->config.heartbeat_ms,
+		.heartbeat_ms = (uint32_t)session->heartbeat_ms,
 		.isolation = server->isolation.mode,
 		.enforced = server_enforced_bits(server),
 	};

@@ -315,6 +315,7 @@ int session_greet(struct session *session, const struct message_hello *hello)
 	if (penalty_is_banned(tenant))
 		return ERROR_BANNED;
 	session->tenant = tenant_ref(tenant);
+	session->heartbeat_ms = session->server->config.heartbeat_ms;
 	memcpy(session->instance, hello->instance, sizeof(session->instance));
 	session_set_state(session, SESSION_GREETED);
 	return 0;
@@ -471,6 +472,13 @@ static void session_close_lanes(struct session *session, const char *why)
 	}
 }
 
+static int session_lease_reason(const struct session *session)
+{
+	if (session->server->stopping)
+		return ERROR_DRAINED;
+	return session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
+}
+
 /* A bounded number of leases ends in each turn of the loop; the lanes close after the last. */
 static void session_end_leases(struct deadline *deadline, void *context)
 {
@@ -481,14 +489,14 @@ static void session_end_leases(struct deadline *deadline, void *context)
 	/* Ending one lease may end others of the same acquire, and free what is next. */
 	for (int i = 0; i < SESSION_END_STEP && (lease = session->ending_next) != NULL; i++) {
 		session->ending_next = TAILQ_NEXT(lease, session_link);
-		lease_end(lease, server->stopping ? ERROR_DRAINED : ERROR_SESSION_ENDED);
+		lease_end(lease, session_lease_reason(session));
 	}
 	if (session->ending_next != NULL &&
 	    deadline_set(server->deadlines, deadline, clock_now_ns()) == 0)
 		return;
 	while ((lease = session->ending_next) != NULL) {
 		session->ending_next = TAILQ_NEXT(lease, session_link);
-		lease_end(lease, server->stopping ? ERROR_DRAINED : ERROR_SESSION_ENDED);
+		lease_end(lease, session_lease_reason(session));
 	}
 	session_close_lanes(session, session->why);
 	session_maybe_reap(session);
@@ -647,11 +655,9 @@ static void session_maybe_reap(struct session *session)
 /* From when on the peer has been silent for too long; never without heartbeats. */
 static uint64_t session_silent_ns(const struct session *session)
 {
-	uint64_t heartbeat_ms = session->server->config.heartbeat_ms;
-
-	if (heartbeat_ms == 0)
+	if (session->heartbeat_ms == 0)
 		return UINT64_MAX;
-	return clock_add_ms(session->endpoint.heard_ns, SESSION_HEARTBEATS * heartbeat_ms);
+	return clock_add_ms(session->endpoint.heard_ns, SESSION_HEARTBEATS * session->heartbeat_ms);
 }
 
 static uint64_t session_next_look(const struct session *session)

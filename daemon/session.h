@@ -65,6 +65,7 @@ struct session {
 	bool failed;	/* before it has introduced itself, by its own doing */
 	bool charged;	/* to the tenant */
 	uint64_t opened_ns;
+	uint64_t heartbeat_ms; /* as its welcome says, whatever the configuration says later */
 	bool peer_gone;
 	bool unsendable;	 /* a message could not be queued: ends with the turn */
 	uint64_t close_limit_ns; /* until then the last messages may still go out */
