@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 	bool check_only = false;
 	struct config config;
 	char error[CONFIG_ERROR_MAX];
-	int option, status;
+	int option;
 
 	while ((option = getopt_long(argc, argv, "c:h", main_options, NULL)) != -1) {
 		switch (option) {
@@ -85,7 +85,5 @@ int main(int argc, char **argv)
 	log_set_level((enum log_level)config.log_level);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
-	status = server_run(&config);
-	config_free(&config);
-	return status;
+	return server_run(&config, path);
 }

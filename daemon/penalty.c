@@ -87,6 +87,20 @@ bool penalty_is_banned(const struct tenant *tenant)
 	return strikes_banned_until_ns(&tenant->strikes, clock_now_ns()) != 0;
 }
 
+uint32_t penalty_strikes(const struct server *server, const struct tenant *tenant)
+{
+	struct strike_limits limits = penalty_limits(server);
+
+	return strikes_count(&tenant->strikes, &limits, clock_now_ns());
+}
+
+uint64_t penalty_ban_left_ms(const struct tenant *tenant)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	return clock_left_ms(strikes_banned_until_ns(&tenant->strikes, now_ns), now_ns);
+}
+
 bool penalty_unban(struct server *server, struct tenant *tenant)
 {
 	if (!strikes_unban(&tenant->strikes, clock_now_ns()))

@@ -25,6 +25,12 @@ uint64_t penalty_lane_from_ns(const struct tenant *tenant);
 /** penalty_is_banned() - is the tenant banned now? */
 bool penalty_is_banned(const struct tenant *tenant);
 
+/** penalty_strikes() - those of a tenant that are not forgotten */
+uint32_t penalty_strikes(const struct server *server, const struct tenant *tenant);
+
+/** penalty_ban_left_ms() - 0: it is not banned */
+uint64_t penalty_ban_left_ms(const struct tenant *tenant);
+
 /** penalty_unban() - by the operator; Return: was it banned? */
 bool penalty_unban(struct server *server, struct tenant *tenant);
 

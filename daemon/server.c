@@ -23,7 +23,9 @@
 #include "common/secure.h"
 #include "common/units.h"
 #include "daemon/admin.h"
+#include "daemon/admin_tenant.h"
 #include "daemon/loop.h"
+#include "daemon/reload.h"
 #include "daemon/status.h"
 #include "proto/error.h"
 
@@ -149,6 +151,14 @@ static void server_on_signal(evutil_socket_t signal_number, short what, void *co
 	(void)what;
 	log_info("stopping signal=%s", sigabbrev_np((int)signal_number));
 	server_stop(context);
+}
+
+static void server_on_hangup(evutil_socket_t signal_number, short what, void *context)
+{
+	loop_mark();
+	(void)signal_number;
+	(void)what;
+	reload_on_signal(context);
 }
 
 static void server_on_sweep(struct deadline *deadline, void *context)
@@ -359,9 +369,12 @@ static int server_join_loop(struct server *server)
 		server_add_event(server, SIGTERM, EV_SIGNAL | EV_PERSIST, server_on_signal);
 	server->signal_events[1] =
 		server_add_event(server, SIGINT, EV_SIGNAL | EV_PERSIST, server_on_signal);
+	server->signal_events[2] =
+		server_add_event(server, SIGHUP, EV_SIGNAL | EV_PERSIST, server_on_hangup);
 	if (server->control_cq_event == NULL || server->lane_cq_event == NULL ||
 	    server->async_event == NULL || server->turn_event == NULL ||
-	    server->signal_events[0] == NULL || server->signal_events[1] == NULL)
+	    server->signal_events[0] == NULL || server->signal_events[1] == NULL ||
+	    server->signal_events[2] == NULL)
 		return server_fail("cannot set up the event loop");
 	server->sweep = (struct deadline){.fire = server_on_sweep, .context = server};
 	server->stop_limit = (struct deadline){.fire = server_on_stop_limit, .context = server};
@@ -378,7 +391,7 @@ static int server_open_identity(struct server *server)
 	return 0;
 }
 
-static struct admission_limits server_admission_limits(const struct config *config)
+struct admission_limits server_admission_limits(const struct config *config)
 {
 	return (struct admission_limits){
 		.connections_max = (uint32_t)config->sessions_max,
@@ -399,7 +412,7 @@ static int server_open_gate(struct server *server)
 {
 	const struct config *config = &server->config;
 	struct admission_limits limits = server_admission_limits(config);
-	char error[2 * CONFIG_STRING_MAX];
+	char error[ROSTER_ERROR_MAX];
 	int r;
 
 	server->audit_deadline = (struct deadline){.fire = server_on_audit, .context = server};
@@ -410,18 +423,22 @@ static int server_open_gate(struct server *server)
 			 config->audit_log, strerror(-r));
 		return server_fail(error);
 	}
-	if (admission_new(&limits, &server->admission) < 0 ||
-	    tenant_registry_apply(&server->tenants, config->tenants, config->tenant_count, NULL,
-				  NULL) < 0)
-		return server_fail("cannot set up admission and tenants: not enough memory");
-	if (config->tenant_count == 0)
+	if (admission_new(&limits, &server->admission) < 0)
+		return server_fail("cannot set up admission: not enough memory");
+	if (roster_open(server, error) != 0)
+		return server_fail(error);
+	if (server->roster.filed.count == 0)
 		log_warn("no tenants are configured: nobody can connect");
 	return 0;
 }
 
 static int server_open_admin(struct server *server)
 {
-	static const struct admin_method *const tables[] = {status_methods, NULL};
+	static const struct admin_method *const tables[] = {
+		status_methods,
+		admin_tenant_methods,
+		NULL,
+	};
 	char error[CONFIG_ERROR_MAX + CONFIG_STRING_MAX];
 	int r = admin_new(server->base, server->config.admin_socket, tables, server,
 			  &server->admin);
@@ -496,6 +513,7 @@ static void server_teardown(struct server *server)
 	listener_stop(&server->listener);
 	server->scrubber = worker_free(server->scrubber);
 	server->verbs_worker = worker_free(server->verbs_worker);
+	server_free_event(&server->signal_events[2]);
 	server_free_event(&server->signal_events[1]);
 	server_free_event(&server->signal_events[0]);
 	server_free_event(&server->turn_event);
@@ -513,6 +531,8 @@ static void server_teardown(struct server *server)
 	pool_deinit(&server->pool);
 	identity_close(&server->identity);
 	tenant_registry_clear(&server->tenants);
+	roster_close(&server->roster);
+	config_free(&server->config);
 	server->admission = admission_free(server->admission);
 	if (server->deadlines != NULL) {
 		deadline_clear(server->deadlines, &server->sweep);
@@ -533,9 +553,10 @@ static void server_loop(struct server *server)
 		loop_turn_over();
 }
 
-int server_run(const struct config *config)
+int server_run(const struct config *config, const char *path)
 {
-	struct server server = {.config = *config, .started_ns = clock_now_ns()};
+	struct server server = {
+		.config = *config, .config_path = path, .started_ns = clock_now_ns()};
 
 	TAILQ_INIT(&server.sessions);
 	TAILQ_INIT(&server.notices);

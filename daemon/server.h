@@ -21,6 +21,7 @@
 #include "daemon/listener.h"
 #include "daemon/pool.h"
 #include "daemon/revocation.h"
+#include "daemon/roster.h"
 #include "daemon/session.h"
 #include "daemon/tenant.h"
 #include "daemon/worker.h"
@@ -67,6 +68,7 @@ struct server_counters {
 /* Everything that exists once; made by server_run(), used by all objects on the loop's thread. */
 struct server {
 	struct config config;
+	const char *config_path; /* where it is from */
 	struct event_base *base;
 	struct deadline_queue *deadlines;
 	struct worker *verbs_worker;
@@ -75,6 +77,7 @@ struct server {
 	struct identity identity;
 	struct pool pool;
 	struct tenant_registry tenants;
+	struct roster roster;
 	struct admission *admission;
 	struct audit *audit;
 	struct deadline audit_deadline;
@@ -99,7 +102,7 @@ struct server {
 	struct event *lane_cq_event;
 	struct event *async_event;
 	struct event *turn_event; /* made active when something waits for the end of the turn */
-	struct event *signal_events[2];
+	struct event *signal_events[3];
 	struct deadline sweep;
 	struct deadline stop_limit;
 
@@ -114,11 +117,16 @@ struct server {
 
 /**
  * server_run() - start, serve until told to stop, tear down
- * @config: checked
+ * @config: checked; what it owns is the server's from now on
+ * @path: of its file, which is read again when the server is told to; outlives the call
  *
+ * SIGHUP must be ignored: until the loop takes it there is nothing to read again for.
  * Return: the process's exit status.
  */
-int server_run(const struct config *config);
+int server_run(const struct config *config, const char *path);
+
+/** server_admission_limits() - those that a configuration stands for */
+struct admission_limits server_admission_limits(const struct config *config);
 
 /**
  * server_stop() - begin to stop: no new connections, all sessions end; the loop ends when all is gone
