@@ -3,6 +3,8 @@
  * mempoolctl: what an operator asks and tells a running daemon. One table has all
  * commands; the parser and --help derive from it. Commands only translate: arguments
  * into a call, the result into text. Single-threaded.
+ *
+ * Here are the table, the command line, and what is about the daemon and its leases.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -12,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/ctl/command.h"
 #include "client/ctl/keygen.h"
-#include "client/ctl/rpc.h"
-#include "client/ctl/table.h"
+#include "client/ctl/tenant.h"
 #include "common/text.h"
 #include "common/units.h"
 
@@ -26,34 +28,6 @@
 #define DEFAULT_TIMEOUT "5s"
 #define TIMEOUT_MAX_MS	(UINT64_C(24) * 60 * 60 * 1000)
 #define ARGS_ANY	1000000
-#define SHOWN_MAX	600
-
-enum exit_status {
-	STATUS_OK = 0,
-	STATUS_REFUSED = 1,
-	STATUS_USAGE = 2,
-	STATUS_UNREACHABLE = 3,
-	STATUS_PROTOCOL = 4,
-};
-
-/* Options that only some commands take. */
-enum {
-	TAKES_NOW = 1u << 0,
-	TAKES_TENANT = 1u << 1,
-	TAKES_OUT = 1u << 2,
-};
-
-struct options {
-	const char *socket_path;
-	uint64_t timeout_ms;
-	bool json;
-	bool now;
-	const char *tenant; /* NULL: not given */
-	const char *out;    /* likewise */
-};
-
-/* A command's arguments, behind its name. */
-typedef enum exit_status (*command_fn)(const struct options *options, int argc, char **argv);
 
 struct command {
 	const char *name;
@@ -119,78 +93,6 @@ static const struct table_field lease_fields[] = {
 	{NULL, NULL, false},
 };
 
-/* Texts may hold what the daemon or the command line said. */
-static void complain(const char *text)
-{
-	char shown[SHOWN_MAX];
-
-	text_escape(text, shown, sizeof(shown));
-	fprintf(stderr, "mempoolctl: %s\n", shown);
-}
-
-/* Calling the daemon */
-
-static enum exit_status connect_daemon(const struct options *options, struct rpc **ret_rpc)
-{
-	char text[SHOWN_MAX];
-	int r = rpc_new(options->socket_path, options->timeout_ms, ret_rpc);
-
-	if (r == 0)
-		return STATUS_OK;
-	snprintf(text, sizeof(text), "no daemon at %s: %s", options->socket_path, strerror(-r));
-	complain(text);
-	return STATUS_UNREACHABLE;
-}
-
-/* @about: put before a refusal */
-static enum exit_status call(struct rpc *rpc, const char *method, json_t *params, const char *about,
-			     json_t **ret_result)
-{
-	struct rpc_failure failure;
-	char text[SHOWN_MAX];
-	int r = rpc_call(rpc, method, params, ret_result, &failure);
-
-	if (r == 0)
-		return STATUS_OK;
-	if (r != -EREMOTEIO) {
-		complain(failure.text);
-		return STATUS_PROTOCOL;
-	}
-	snprintf(text, sizeof(text), "%serror %" PRId64 ": %s", about, failure.code, failure.text);
-	complain(text);
-	return STATUS_REFUSED;
-}
-
-/* For commands that need one call without parameters. */
-static enum exit_status call_once(const struct options *options, const char *method,
-				  json_t **ret_result)
-{
-	enum exit_status status;
-	struct rpc *rpc;
-
-	status = connect_daemon(options, &rpc);
-	if (status != STATUS_OK)
-		return status;
-	status = call(rpc, method, NULL, "", ret_result);
-	rpc_free(rpc);
-	return status;
-}
-
-static void print_json(const json_t *result)
-{
-	/* jansson escapes C0 controls; the rest of what a terminal could mistake is not ASCII. */
-	(void)json_dumpf(result, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY);
-	putchar('\n');
-}
-
-static enum exit_status print_table(const struct table_field *fields, const json_t *rows)
-{
-	if (table_print(stdout, fields, rows) == 0)
-		return STATUS_OK;
-	complain("not enough memory");
-	return STATUS_PROTOCOL;
-}
-
 /* Commands */
 
 /* An object's members as rows of name and value. */
@@ -213,10 +115,10 @@ static enum exit_status print_status(json_t *result)
 
 	table_print_record(stdout, status_fields, result);
 	putchar('\n');
-	status = print_table(property_fields, json_object_get(isolation, "properties"));
+	status = command_print_table(property_fields, json_object_get(isolation, "properties"));
 	if (status == STATUS_OK && json_array_size(counters) > 0) {
 		putchar('\n');
-		status = print_table(counter_fields, counters);
+		status = command_print_table(counter_fields, counters);
 	}
 	json_decref(counters);
 	return status;
@@ -229,11 +131,11 @@ static enum exit_status run_status(const struct options *options, int argc, char
 
 	(void)argc;
 	(void)argv;
-	status = call_once(options, "status", &result);
+	status = command_call_once(options, "status", NULL, "", &result);
 	if (status != STATUS_OK)
 		return status;
 	if (options->json)
-		print_json(result);
+		command_print_json(result);
 	else
 		status = print_status(result);
 	json_decref(result);
@@ -247,13 +149,13 @@ static enum exit_status run_lease_list(const struct options *options, int argc, 
 
 	(void)argc;
 	(void)argv;
-	status = call_once(options, "lease.list", &result);
+	status = command_call_once(options, "lease.list", NULL, "", &result);
 	if (status != STATUS_OK)
 		return status;
 	if (options->json)
-		print_json(result);
+		command_print_json(result);
 	else
-		status = print_table(lease_fields, json_object_get(result, "leases"));
+		status = command_print_table(lease_fields, json_object_get(result, "leases"));
 	json_decref(result);
 	return status;
 }
@@ -282,7 +184,7 @@ static enum exit_status print_revoked(const char *whose, json_t *result)
 
 	if (json_unpack(result, "{s:I, s:I, s:I}", "leases", &leases, "took_us", &took_us,
 			"elapsed_us", &elapsed_us) < 0) {
-		complain("the daemon's answer does not say what was revoked");
+		command_complain("the daemon's answer does not say what was revoked");
 		return STATUS_PROTOCOL;
 	}
 	printf("%s revoked: %" JSON_INTEGER_FORMAT " %s, fence in %" JSON_INTEGER_FORMAT
@@ -295,7 +197,7 @@ static enum exit_status print_revoked(const char *whose, json_t *result)
 static enum exit_status revoke(const struct options *options, struct rpc *rpc, json_t *params,
 			       const char *whose)
 {
-	char shown[SHOWN_MAX], about[SHOWN_MAX + 2];
+	char shown[COMMAND_TEXT_MAX], about[COMMAND_TEXT_MAX + 2];
 	enum exit_status status;
 	json_t *result;
 
@@ -303,11 +205,11 @@ static enum exit_status revoke(const struct options *options, struct rpc *rpc, j
 	snprintf(about, sizeof(about), "%s: ", whose);
 	if (options->now)
 		(void)json_object_set_new(params, "now", json_true());
-	status = call(rpc, "lease.revoke", params, about, &result);
+	status = command_call(rpc, "lease.revoke", params, about, &result);
 	if (status != STATUS_OK)
 		return status;
 	if (options->json)
-		print_json(result);
+		command_print_json(result);
 	else
 		status = print_revoked(shown, result);
 	json_decref(result);
@@ -317,10 +219,10 @@ static enum exit_status revoke(const struct options *options, struct rpc *rpc, j
 static enum exit_status revoke_tenant(const struct options *options, struct rpc *rpc)
 {
 	json_t *params = json_pack("{s:s}", "tenant", options->tenant);
-	char whose[SHOWN_MAX];
+	char whose[COMMAND_TEXT_MAX];
 
 	if (!params) {
-		complain("a tenant's name is text in UTF-8");
+		command_complain("a tenant's name is text in UTF-8");
 		return STATUS_USAGE;
 	}
 	snprintf(whose, sizeof(whose), "tenant %s", options->tenant);
@@ -356,16 +258,17 @@ static enum exit_status run_lease_revoke(const struct options *options, int argc
 	json_int_t id;
 
 	if ((argc > 0) == (options->tenant != NULL)) {
-		complain("lease revoke takes either lease IDs or --tenant NAME");
+		command_complain("lease revoke takes either lease IDs or --tenant NAME");
 		return STATUS_USAGE;
 	}
 	for (int i = 0; i < argc; i++) {
 		if (!parse_id(argv[i], &id)) {
-			complain("a lease ID is a decimal or 0x hexadecimal number of 63 bits");
+			command_complain(
+				"a lease ID is a decimal or 0x hexadecimal number of 63 bits");
 			return STATUS_USAGE;
 		}
 	}
-	status = connect_daemon(options, &rpc);
+	status = command_connect(options, &rpc);
 	if (status != STATUS_OK)
 		return status;
 	if (options->tenant)
@@ -381,7 +284,7 @@ static enum exit_status run_keygen(const struct options *options, int argc, char
 	(void)argc;
 	(void)argv;
 	if (!options->out) {
-		complain("keygen needs --out FILE");
+		command_complain("keygen needs --out FILE");
 		return STATUS_USAGE;
 	}
 	return keygen(options->out) == 0 ? STATUS_OK : STATUS_REFUSED;
@@ -392,6 +295,19 @@ static const struct command commands[] = {
 	{"lease", "list", "", 0, 0, 0, "all leases", run_lease_list},
 	{"lease", "revoke", "ID... | --tenant NAME", 0, ARGS_ANY, TAKES_NOW | TAKES_TENANT,
 	 "take leases back; returns when their memory can no longer be reached", run_lease_revoke},
+	{"tenant", "list", "", 0, 0, 0, "all tenants, and what they have", tenant_run_list},
+	{"tenant", "show", "NAME", 1, 1, 0, "one tenant: keys, quota, what was denied",
+	 tenant_run_show},
+	{"tenant", "add", "NAME --key KEY...", 1, 1, TAKES_KEY | TAKES_QUOTA | TAKES_SAVE,
+	 "let a tenant in", tenant_run_add},
+	{"tenant", "set", "NAME", 1, 1, TAKES_KEY | TAKES_QUOTA | TAKES_SAVE,
+	 "change a tenant's keys or quota", tenant_run_set},
+	{"tenant", "remove", "NAME", 1, 1, TAKES_SAVE,
+	 "end a tenant's sessions, revoke its leases, let it in no more", tenant_run_remove},
+	{"tenant", "unban", "NAME", 1, 1, 0, "end a tenant's ban, forget its strikes",
+	 tenant_run_unban},
+	{"reload", NULL, "", 0, 0, 0, "read the configuration and the saved tenants again",
+	 tenant_run_reload},
 	{"keygen", NULL, "--out FILE", 0, 0, TAKES_OUT,
 	 "make a private key for a tenant, print its public key", run_keygen},
 };
@@ -421,6 +337,13 @@ static void print_help(void)
 	       "  --now                lease revoke: without the notice and time to finish that\n"
 	       "                       clients get otherwise\n"
 	       "  --tenant NAME        lease revoke: all leases of that tenant\n"
+	       "  --key KEY            tenant add, set: a public key; several: each of them is "
+	       "good;\n"
+	       "                       set: in place of those that it has\n"
+	       "  --quota NAME=VALUE   tenant add, set: what it may take, as in the "
+	       "configuration;\n"
+	       "                       several: --quota bytes=1GiB --quota rights=read,write\n"
+	       "  --save               tenant add, set, remove: also after a reload or restart\n"
 	       "  --out FILE           keygen: the private key goes there; the file must not "
 	       "exist\n"
 	       "  --help               this text\n"
@@ -436,10 +359,10 @@ static void print_help(void)
 
 static enum exit_status fail_usage(const char *text, const char *about)
 {
-	char shown[SHOWN_MAX];
+	char shown[COMMAND_TEXT_MAX];
 
 	snprintf(shown, sizeof(shown), "%s%s; see mempoolctl --help", text, about);
-	complain(shown);
+	command_complain(shown);
 	return STATUS_USAGE;
 }
 
@@ -450,11 +373,27 @@ static bool matches(const struct command *command, int argc, char **argv)
 	return !command->subname || (argc > 1 && !strcmp(command->subname, argv[1]));
 }
 
-static unsigned int special_options(const struct options *options)
+/* The name of an option that was given and that a command does not take; NULL: there is none. */
+static const char *stray_option(const struct options *options, unsigned int takes)
 {
-	return (options->now ? (unsigned int)TAKES_NOW : 0) |
-	       (options->tenant ? (unsigned int)TAKES_TENANT : 0) |
-	       (options->out ? (unsigned int)TAKES_OUT : 0);
+	const struct {
+		bool given;
+		unsigned int takes;
+		const char *name;
+	} specials[] = {
+		{options->now, TAKES_NOW, "--now"},
+		{options->tenant != NULL, TAKES_TENANT, "--tenant"},
+		{options->out != NULL, TAKES_OUT, "--out"},
+		{options->keys != NULL, TAKES_KEY, "--key"},
+		{options->quotas != NULL, TAKES_QUOTA, "--quota"},
+		{options->save, TAKES_SAVE, "--save"},
+	};
+
+	for (size_t i = 0; i < sizeof(specials) / sizeof(specials[0]); i++) {
+		if (specials[i].given && (specials[i].takes & takes) == 0)
+			return specials[i].name;
+	}
+	return NULL;
 }
 
 static enum exit_status run_command(const struct options *options, int argc, char **argv)
@@ -464,14 +403,15 @@ static enum exit_status run_command(const struct options *options, int argc, cha
 	for (size_t i = 0; i < COMMAND_COUNT; i++) {
 		const struct command *command = &commands[i];
 		int words = command->subname ? 2 : 1;
+		const char *stray;
 
 		if (!matches(command, argc, argv))
 			continue;
 		if (argc - words < command->args_min)
 			return fail_usage("arguments are missing: ", command->args);
-		if ((special_options(options) & ~command->takes) != 0)
-			return fail_usage("--now, --tenant and --out are not all for ",
-					  command->name);
+		stray = stray_option(options, command->takes);
+		if (stray != NULL)
+			return fail_usage("this command does not take ", stray);
 		if (argc - words > command->args_max)
 			return fail_usage("too many arguments: ", argv[words + command->args_max]);
 		return command->run(options, argc - words, argv + words);
@@ -495,11 +435,19 @@ static enum exit_status finish(enum exit_status status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
-	complain("standard output cannot be written");
+	command_complain("standard output cannot be written");
 	return status == STATUS_OK ? STATUS_PROTOCOL : status;
 }
 
-static enum exit_status run(int argc, char **argv)
+/* An option that may be given several times. Return: false if it is no text. */
+static bool collect(json_t **list, const char *text)
+{
+	if (*list == NULL)
+		*list = json_array();
+	return json_array_append_new(*list, json_string(text)) == 0;
+}
+
+static enum exit_status run(struct options *options, int argc, char **argv)
 {
 	enum {
 		OPTION_SOCKET = 1,
@@ -508,6 +456,9 @@ static enum exit_status run(int argc, char **argv)
 		OPTION_NOW,
 		OPTION_TENANT,
 		OPTION_OUT,
+		OPTION_KEY,
+		OPTION_QUOTA,
+		OPTION_SAVE,
 		OPTION_HELP,
 		OPTION_VERSION
 	};
@@ -518,34 +469,47 @@ static enum exit_status run(int argc, char **argv)
 		{"now", no_argument, NULL, OPTION_NOW},
 		{"tenant", required_argument, NULL, OPTION_TENANT},
 		{"out", required_argument, NULL, OPTION_OUT},
+		{"key", required_argument, NULL, OPTION_KEY},
+		{"quota", required_argument, NULL, OPTION_QUOTA},
+		{"save", no_argument, NULL, OPTION_SAVE},
 		{"help", no_argument, NULL, OPTION_HELP},
 		{"version", no_argument, NULL, OPTION_VERSION},
 		{NULL, 0, NULL, 0},
 	};
-	struct options options = {.socket_path = DEFAULT_SOCKET};
 	int option;
 
-	(void)parse_timeout(DEFAULT_TIMEOUT, &options.timeout_ms);
+	(void)parse_timeout(DEFAULT_TIMEOUT, &options->timeout_ms);
 	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		switch (option) {
 		case OPTION_SOCKET:
-			options.socket_path = optarg;
+			options->socket_path = optarg;
 			break;
 		case OPTION_JSON:
-			options.json = true;
+			options->json = true;
 			break;
 		case OPTION_TIMEOUT:
-			if (!parse_timeout(optarg, &options.timeout_ms))
+			if (!parse_timeout(optarg, &options->timeout_ms))
 				return fail_usage("--timeout takes 1ms..24h, not ", optarg);
 			break;
 		case OPTION_NOW:
-			options.now = true;
+			options->now = true;
 			break;
 		case OPTION_TENANT:
-			options.tenant = optarg;
+			options->tenant = optarg;
 			break;
 		case OPTION_OUT:
-			options.out = optarg;
+			options->out = optarg;
+			break;
+		case OPTION_KEY:
+			if (!collect(&options->keys, optarg))
+				return fail_usage("--key takes a public key", "");
+			break;
+		case OPTION_QUOTA:
+			if (!collect(&options->quotas, optarg))
+				return fail_usage("--quota takes NAME=VALUE", "");
+			break;
+		case OPTION_SAVE:
+			options->save = true;
 			break;
 		case OPTION_HELP:
 			print_help();
@@ -557,10 +521,15 @@ static enum exit_status run(int argc, char **argv)
 			return STATUS_USAGE;
 		}
 	}
-	return finish(run_command(&options, argc - optind, argv + optind));
+	return finish(run_command(options, argc - optind, argv + optind));
 }
 
 int main(int argc, char **argv)
 {
-	return (int)run(argc, argv);
+	struct options options = {.socket_path = DEFAULT_SOCKET};
+	enum exit_status status = run(&options, argc, argv);
+
+	json_decref(options.keys);
+	json_decref(options.quotas);
+	return (int)status;
 }
