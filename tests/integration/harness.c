@@ -45,6 +45,7 @@ static const struct {
 	[FIGURE_RACE_ROUNDS] = {10000, 500},   [FIGURE_STORM_LEASES] = {10000, 1000},
 	[FIGURE_STORM_TURN_MS] = {50, 250}, /* the quick run may share its CPUs with anything */
 	[FIGURE_LEAVING_SESSIONS] = {500, 50}, [FIGURE_LEAVING_MS] = {100, 250},
+	[FIGURE_RELOADS] = {100, 10},
 };
 
 uint32_t harness_figure(enum harness_figure figure)
@@ -238,12 +239,28 @@ char *harness_socket(const struct harness *h, char *buf)
 	return buf;
 }
 
-static void harness_path(const struct harness *h, const char *name, char *buf)
+char *harness_path(const struct harness *h, const char *name, char *buf)
 {
 	snprintf(buf, HARNESS_TEXT_MAX, "%s/%s", h->dir, name);
+	return buf;
 }
 
-static int harness_write_config(struct harness *h, const struct harness_options *options)
+bool harness_log_says(const struct harness *h, const char *text)
+{
+	char path[HARNESS_TEXT_MAX];
+	char line[1024];
+	bool says = false;
+	FILE *file = fopen(harness_path(h, "log", path), "re");
+
+	if (file == NULL)
+		return false;
+	while (!says && fgets(line, sizeof(line), file) != NULL)
+		says = strstr(line, text) != NULL;
+	fclose(file);
+	return says;
+}
+
+int harness_configure(struct harness *h, const struct harness_options *options)
 {
 	char path[HARNESS_TEXT_MAX];
 	char sock[HARNESS_TEXT_MAX];
@@ -269,7 +286,10 @@ static int harness_write_config(struct harness *h, const struct harness_options 
 		options->sessions_max != 0 ? options->sessions_max : 64, key, h->dir,
 		options->limits != NULL ? options->limits : HARNESS_NO_LIMITS,
 		options->extra != NULL ? ", " : "", options->extra != NULL ? options->extra : "");
-	keys_print_tenants(file);
+	if (options->tenants != NULL)
+		fprintf(file, "\"tenants\": %s", options->tenants);
+	else
+		keys_print_tenants(file);
 	fprintf(file, "}\n");
 	return fclose(file) == 0 ? 0 : -errno;
 }
@@ -369,7 +389,7 @@ int harness_start(struct harness *h, const struct harness_options *options)
 		if (mkdtemp(h->dir) == NULL)
 			return -errno;
 	}
-	r = harness_write_config(h, options);
+	r = harness_configure(h, options);
 	return r < 0 ? r : harness_launch(h, options->program, options->seam);
 }
 
@@ -441,8 +461,8 @@ static void harness_check_alive(struct harness *h)
 
 void harness_cleanup(struct harness *h)
 {
-	static const char *const names[] = {"mempoold.conf", "log", "admin.sock",
-					    "admin.sock.lock"};
+	static const char *const names[] = {"mempoold.conf",   "log",	     "admin.sock",
+					    "admin.sock.lock", "daemon.key", "tenants.json"};
 	char path[HARNESS_TEXT_MAX];
 
 	harness_check_alive(h);
@@ -544,20 +564,34 @@ bool harness_wait_lease_gone(struct harness *h, uint64_t id, uint64_t limit_ms)
 	return true;
 }
 
-int harness_revoke(struct harness *h, uint64_t id)
+int harness_order(struct harness *h, const char *method, json_t *params, char *ret_text)
 {
 	struct rpc_failure failure = {0};
+	char path[HARNESS_TEXT_MAX];
 	json_t *result = NULL;
-	int r;
+	int r = 0;
 
-	if (harness_number(h, "pid") < 0)
+	if (h->rpc == NULL)
+		r = rpc_new(harness_socket(h, path), HARNESS_RPC_TIMEOUT_MS, &h->rpc);
+	if (r < 0) {
+		h->rpc = NULL;
+		json_decref(params);
 		return -EIO;
-	r = rpc_call(h->rpc, "lease.revoke", json_pack("{s:I}", "id", (json_int_t)id), &result,
-		     &failure);
+	}
+	r = rpc_call(h->rpc, method, params, &result, &failure);
 	json_decref(result);
-	if (r == -EREMOTEIO)
-		return (int)failure.code;
-	return r < 0 ? -EIO : 0;
+	if (ret_text != NULL)
+		snprintf(ret_text, HARNESS_TEXT_MAX, "%.*s", HARNESS_TEXT_MAX - 1,
+			 r == 0 ? "" : failure.text);
+	if (r == 0 || r == -EREMOTEIO)
+		return r == 0 ? 0 : (int)failure.code;
+	h->rpc = rpc_free(h->rpc);
+	return -EIO;
+}
+
+int harness_revoke(struct harness *h, uint64_t id)
+{
+	return harness_order(h, "lease.revoke", json_pack("{s:I}", "id", (json_int_t)id), NULL);
 }
 
 int64_t harness_rss_bytes(pid_t pid)

@@ -47,6 +47,7 @@ enum harness_figure {
 	FIGURE_STORM_TURN_MS,
 	FIGURE_LEAVING_SESSIONS,
 	FIGURE_LEAVING_MS,
+	FIGURE_RELOADS,
 	FIGURES,
 };
 
@@ -59,6 +60,8 @@ struct harness_options {
 	uint32_t sessions_max; /* 0: 64, which starts sooner than the default */
 	const char *limits; /* members of the configuration instead of HARNESS_NO_LIMITS, or NULL */
 	const char *extra;  /* further members of the configuration, or NULL */
+	const char
+		*tenants; /* the list "tenants" instead of all that tests know (keys.h), or NULL */
 };
 
 struct rpc;
@@ -98,6 +101,9 @@ char *harness_program(const char *name, char *buf);
  */
 int harness_start(struct harness *h, const struct harness_options *options);
 
+/** harness_configure() - write another configuration for the daemon; Return: 0 or a negative errno */
+int harness_configure(struct harness *h, const struct harness_options *options);
+
 /** harness_restart() - harness_start() again with the same configuration */
 int harness_restart(struct harness *h);
 
@@ -117,8 +123,22 @@ void harness_cleanup(struct harness *h);
 /** harness_socket() - path of the admin socket; @buf: HARNESS_TEXT_MAX bytes; Return: @buf */
 char *harness_socket(const struct harness *h, char *buf);
 
+/** harness_path() - path of a file in the daemon's folder; @buf: HARNESS_TEXT_MAX bytes; Return: @buf */
+char *harness_path(const struct harness *h, const char *name, char *buf);
+
+/** harness_log_says() - is a text in the daemon's log? */
+bool harness_log_says(const struct harness *h, const char *text);
+
 /** harness_call() - a call on the admin socket; Return: the result, NULL if refused or failed */
 json_t *harness_call(struct harness *h, const char *method, json_t *params);
+
+/**
+ * harness_order() - the same for an order
+ * @ret_text: HARNESS_TEXT_MAX bytes: the text of a refusal, else ""; NULL is allowed
+ *
+ * Return: 0, the code of the refusal, or -EIO if there is no answer.
+ */
+int harness_order(struct harness *h, const char *method, json_t *params, char *ret_text);
 
 /** harness_number() - an integer of `status`, "pool.free_bytes" say; Return: -1 if not there */
 int64_t harness_number(struct harness *h, const char *path);
