@@ -124,20 +124,6 @@ static void roster_tell(json_t *changes, const char *list, const char *name)
 		(void)json_array_append_new(json_object_get(changes, list), json_string(name));
 }
 
-/* Leases without a session end here, the others with theirs. */
-static void roster_end_tenant(struct server *server, const struct tenant *tenant)
-{
-	struct lease *lease;
-	struct lease *next;
-
-	for (lease = TAILQ_FIRST(&server->leases); lease != NULL; lease = next) {
-		next = TAILQ_NEXT(lease, server_link);
-		if (lease->tenant == tenant && lease->session == NULL)
-			(void)lease_revoke(lease, 0);
-	}
-	session_end_tenant(server, tenant, ERROR_AUTH, "its tenant was removed");
-}
-
 static void roster_end_strangers(struct server *server, const struct tenant *tenant)
 {
 	struct session *session;
@@ -164,7 +150,7 @@ static void roster_on_change(struct tenant *tenant, unsigned int changes, void *
 		 (changes & TENANT_QUOTA) != 0, (changes & TENANT_KEYS) != 0);
 	roster_tell(apply->changes, what, tenant->name);
 	if ((changes & TENANT_REMOVED) != 0)
-		roster_end_tenant(apply->server, tenant);
+		session_end_tenant(apply->server, tenant, ERROR_AUTH, "its tenant was removed");
 	else if ((changes & TENANT_KEYS) != 0)
 		roster_end_strangers(apply->server, tenant);
 }

@@ -393,8 +393,11 @@ static void session_on_message(struct session *session, const struct message *m)
 	if (session->state > SESSION_OPEN)
 		return;
 	session->connected = true;
-	if (session->state == SESSION_GREETED)
+	if (session->state == SESSION_GREETED) {
 		code = session_open(session);
+		if (code != 0 && m->request_id != 0)
+			session_reply_error(session, m->request_id, code);
+	}
 	if (code == 0)
 		code = request_handle(session, m);
 	if (code != 0)

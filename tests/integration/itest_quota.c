@@ -161,7 +161,7 @@ TEST(quota__sessions)
 		CHECK_INT(peer_call(&second, &ping, &answer), 0);
 		ping.request_id = 0;
 		CHECK_INT(tenants_number(&h, "alpha", "charged.sessions"), 2);
-		CHECK_INT(peer_send(&third, &ping), 0);
+		CHECK_INT(peer_call(&third, &ping, &answer), ERROR_QUOTA_SESSIONS);
 		CHECK_INT(peer_take(&third, MESSAGE_ERROR, 0, TENANTS_LATE_MS, &answer), 1);
 		CHECK_INT(answer.u.error.code, ERROR_QUOTA_SESSIONS);
 		CHECK_INT(peer_take(&third, 0, 0, TENANTS_LATE_MS, &answer), -ENETRESET);

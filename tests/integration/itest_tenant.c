@@ -417,8 +417,8 @@ TEST(mempoolctl__tenants)
 	CHECK_INT(CTL(&h, "tenant", "show", "new"), 0);
 	CHECK(tenants_says(ctl_output.out, key));
 	CHECK(tenants_says(ctl_output.out, other));
-	CHECK(tenants_says(ctl_output.out, "\nbytes                    1GiB   0 B       0\n"));
-	CHECK(tenants_says(ctl_output.out, "\nleases                      7     0       0\n"));
+	CHECK(tenants_says(ctl_output.out, "\nbytes                      1GiB   0 B       0\n"));
+	CHECK(tenants_says(ctl_output.out, "\nleases                        7     0       0\n"));
 	CHECK(tenants_says(ctl_output.out, "read,write"));
 	CHECK(tenants_says(ctl_output.out, "ok\n"));
 	CHECK_INT(CTL(&h, "tenant", "list"), 0);
