@@ -45,6 +45,8 @@ const char *error_name(int code)
 		return "draining";
 	case ERROR_SESSIONS_MAX:
 		return "sessions-max";
+	case ERROR_TAKEN_OVER:
+		return "taken-over";
 	case ERROR_LENGTH_ZERO:
 		return "length-zero";
 	case ERROR_LENGTH_POOL:

@@ -15,6 +15,7 @@
 	X(INTERNAL, 1005, "the other end failed for a reason of its own")                     \
 	X(DRAINING, 1006, "the daemon takes no new leases because it is about to stop")       \
 	X(SESSIONS_MAX, 1007, "the daemon has as many sessions as it allows")                 \
+	X(TAKEN_OVER, 1008, "another session of the tenant took over a lease of this")        \
 	X(LENGTH_ZERO, 1010, "a lease cannot be 0 bytes long")                                \
 	X(LENGTH_POOL, 1011, "the lease is longer than the whole pool")                       \
 	X(LENGTH_EXTENT, 1012, "the lease is longer than the largest free extent")            \

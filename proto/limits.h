@@ -14,6 +14,7 @@
 #define PROTO_TEXT_MAX		256 /* bytes of an error text */
 #define PROTO_INSTANCE_BYTES	16  /* of a client instance id */
 #define PROTO_MAC_BYTES		16  /* of a lane's private data */
+#define PROTO_SECRET_BYTES	16  /* of a lease's secret */
 #define PROTO_LEASE_WINDOWS_MAX 64  /* windows of one lease on one lane */
 #define PROTO_GRANT_DESCRIPTORS 64  /* descriptors in one grant message */
 #define PROTO_NOTICE_LEASES	128 /* leases in one notice, release or released */

@@ -17,7 +17,7 @@
 
 #define HEADER_CREDITS_AT  16
 #define DESCRIPTOR_BYTES   28
-#define GRANT_FIXED_BYTES  38
+#define GRANT_FIXED_BYTES  54
 #define LISTED_LEASE_BYTES 12 /* in released, revoke and leases ended */
 
 _Static_assert(MESSAGE_HEADER_BYTES + GRANT_FIXED_BYTES +
@@ -266,6 +266,7 @@ static void write_grant(struct cursor_writer *writer, const struct message *m)
 	cursor_write_u32(writer, grant->generation);
 	cursor_write_u32(writer, grant->rights);
 	cursor_write_u32(writer, grant->lane);
+	cursor_write_bytes(writer, grant->secret, sizeof(grant->secret));
 	cursor_write_u16(writer, grant->descriptor_count);
 	for (size_t i = 0; i < grant->descriptor_count; i++) {
 		const struct message_descriptor *descriptor = &grant->descriptors[i];
@@ -287,6 +288,7 @@ static void read_grant(struct cursor_reader *reader, struct message *m)
 	grant->generation = cursor_read_u32(reader);
 	grant->rights = cursor_read_u32(reader);
 	grant->lane = cursor_read_u32(reader);
+	cursor_read_bytes(reader, grant->secret, sizeof(grant->secret));
 	grant->descriptor_count = read_count(reader, PROTO_GRANT_DESCRIPTORS);
 	for (size_t i = 0; i < grant->descriptor_count; i++) {
 		struct message_descriptor *descriptor = &grant->descriptors[i];
@@ -467,6 +469,24 @@ static void read_attach(struct cursor_reader *reader, struct message *m)
 	m->u.attach.lane = cursor_read_u32(reader);
 }
 
+static void write_reattach(struct cursor_writer *writer, const struct message *m)
+{
+	const struct message_reattach *reattach = &m->u.reattach;
+
+	cursor_write_u64(writer, reattach->lease_id);
+	cursor_write_bytes(writer, reattach->secret, sizeof(reattach->secret));
+	cursor_write_u32(writer, reattach->lane);
+}
+
+static void read_reattach(struct cursor_reader *reader, struct message *m)
+{
+	struct message_reattach *reattach = &m->u.reattach;
+
+	reattach->lease_id = cursor_read_u64(reader);
+	cursor_read_bytes(reader, reattach->secret, sizeof(reattach->secret));
+	reattach->lane = cursor_read_u32(reader);
+}
+
 static const struct kind kinds[MESSAGE_TYPE_END] = {
 	[MESSAGE_HELLO] = {"hello", ID_REQUIRED, 0, write_hello, read_hello, is_valid_hello},
 	[MESSAGE_WELCOME] = {"welcome", ID_REQUIRED, 0, write_welcome, read_welcome,
@@ -502,6 +522,8 @@ static const struct kind kinds[MESSAGE_TYPE_END] = {
 	[MESSAGE_MODIFY] = {"modify", ID_REQUIRED, 0, write_modify, read_modify, is_always_valid},
 	[MESSAGE_QUIESCE] = {"quiesce", ID_NONE, 0, write_lease, read_lease, is_always_valid},
 	[MESSAGE_QUIESCED] = {"quiesced", ID_NONE, 0, write_lease, read_lease, is_always_valid},
+	[MESSAGE_REATTACH] = {"reattach", ID_REQUIRED, 0, write_reattach, read_reattach,
+			      is_always_valid},
 };
 
 /* The row of a type, or NULL. */

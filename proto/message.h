@@ -26,7 +26,7 @@ enum message_type {
 	MESSAGE_LANE_READY = 11,   /* daemon: answer to lane confirm */
 	MESSAGE_LANE_LOST = 12,	   /* daemon, notice: a lane is gone; its keys are dead */
 	MESSAGE_ACQUIRE = 13,	   /* client: lend me memory */
-	MESSAGE_GRANT = 14,	   /* daemon: answer to acquire and attach */
+	MESSAGE_GRANT = 14,	   /* daemon: answer to acquire, attach, reattach and modify */
 	MESSAGE_RENEW = 15,	   /* client: move the deadline */
 	MESSAGE_RENEWED = 16,	   /* daemon: answer to renew */
 	MESSAGE_RELEASE = 17,	   /* client: give back */
@@ -38,7 +38,9 @@ enum message_type {
 	MESSAGE_MODIFY = 23,	   /* client: other rights or another length */
 	MESSAGE_QUIESCE = 24,  /* daemon, notice: stop using this lease, keys are about to change */
 	MESSAGE_QUIESCED = 25, /* client: nothing is in flight on it; no answer of its own */
-	MESSAGE_TYPE_END,      /* one past the last */
+	MESSAGE_REATTACH =
+		26,	  /* client: that lease of my tenant's is to be mine; I know its secret */
+	MESSAGE_TYPE_END, /* one past the last */
 };
 
 /* Access rights of a lease. */
@@ -127,6 +129,7 @@ struct message_grant {
 	uint32_t generation;
 	uint32_t rights;
 	uint32_t lane;
+	uint8_t secret[PROTO_SECRET_BYTES]; /* of the lease, for reattach; always the same */
 	uint16_t descriptor_count;
 	struct message_descriptor descriptors[PROTO_GRANT_DESCRIPTORS];
 };
@@ -172,6 +175,12 @@ struct message_attach {
 	uint32_t lane;
 };
 
+struct message_reattach {
+	uint64_t lease_id;
+	uint8_t secret[PROTO_SECRET_BYTES];
+	uint32_t lane;
+};
+
 struct message_leases_ended {
 	uint16_t count;
 	struct {
@@ -202,6 +211,7 @@ struct message {
 		struct message_modify modify;
 		struct message_leases_ended leases_ended;
 		struct message_attach attach;
+		struct message_reattach reattach;
 	} u;
 };
 

@@ -37,6 +37,7 @@ TEST(error_list__numbers_fixed)
 	CHECK_INT(ERROR_NONE, 0);
 	CHECK_INT(ERROR_PROTOCOL, 1001);
 	CHECK_INT(ERROR_SESSIONS_MAX, 1007);
+	CHECK_INT(ERROR_TAKEN_OVER, 1008);
 	CHECK_INT(ERROR_LENGTH_ZERO, 1010);
 	CHECK_INT(ERROR_DEVICE, 1023);
 	CHECK_INT(ERROR_PORT, 1024);
@@ -132,7 +133,7 @@ TEST(error_text__no_error)
 
 TEST(error_text__not_in_list)
 {
-	static const int numbers[] = {1,    -1,	  1000,	   1008,     1057,   -1057,
+	static const int numbers[] = {1,    -1,	  1000,	   1009,     1057,   -1057,
 				      1059, 1069, INT_MAX, -INT_MAX, INT_MIN};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {

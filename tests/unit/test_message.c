@@ -16,8 +16,8 @@
 
 #define HEADER		 MESSAGE_HEADER_BYTES
 #define ACQUIRE_COUNT_AT (HEADER + 28)
-#define GRANT_COUNT_AT	 (HEADER + 36)
-#define GRANT_FIXED	 38
+#define GRANT_COUNT_AT	 (HEADER + 52)
+#define GRANT_FIXED	 54
 #define DESCRIPTOR	 28
 
 enum variant {
@@ -34,7 +34,7 @@ static const uint16_t types[] = {
 	MESSAGE_ACQUIRE,    MESSAGE_GRANT,	  MESSAGE_RENEW,	MESSAGE_RENEWED,
 	MESSAGE_RELEASE,    MESSAGE_RELEASED,	  MESSAGE_LEASES_ENDED, MESSAGE_ATTACH,
 	MESSAGE_REVOKE,	    MESSAGE_REVOKED,	  MESSAGE_MODIFY,	MESSAGE_QUIESCE,
-	MESSAGE_QUIESCED,
+	MESSAGE_QUIESCED,   MESSAGE_REATTACH,
 };
 
 #define TYPES (sizeof(types) / sizeof(types[0]))
@@ -113,6 +113,12 @@ static void fill_error(struct message *m, enum variant variant)
 		memset(m->u.error.text, '~', PROTO_TEXT_MAX);
 }
 
+static void fill_secret(uint8_t secret[PROTO_SECRET_BYTES], enum variant variant)
+{
+	for (size_t i = 0; i < PROTO_SECRET_BYTES; i++)
+		secret[i] = (uint8_t)number(variant, 2 + i);
+}
+
 static void fill_grant(struct message *m, enum variant variant)
 {
 	m->flags = variant == LOWEST ? 0 : MESSAGE_FLAG_MORE;
@@ -122,6 +128,7 @@ static void fill_grant(struct message *m, enum variant variant)
 	m->u.grant.generation = number32(variant, 4);
 	m->u.grant.rights = number32(variant, 5);
 	m->u.grant.lane = number32(variant, 6);
+	fill_secret(m->u.grant.secret, variant);
 	m->u.grant.descriptor_count = count_of(variant, PROTO_GRANT_DESCRIPTORS);
 	for (size_t i = 0; i < m->u.grant.descriptor_count; i++) {
 		m->u.grant.descriptors[i].offset_bytes = number(variant, 7 + 4 * i);
@@ -219,6 +226,11 @@ static void fill_payload(struct message *m, enum variant variant)
 	case MESSAGE_ATTACH:
 		m->u.attach.lease_id = number(variant, 1);
 		m->u.attach.lane = number32(variant, 2);
+		break;
+	case MESSAGE_REATTACH:
+		m->u.reattach.lease_id = number(variant, 1);
+		fill_secret(m->u.reattach.secret, variant);
+		m->u.reattach.lane = number32(variant, 2);
 		break;
 	case MESSAGE_REVOKE:
 		fill_revoke(m, variant);
@@ -359,6 +371,7 @@ static void check_same_grant(const struct message_grant *a, const struct message
 	CHECK_INT(a->generation, e->generation);
 	CHECK_INT(a->rights, e->rights);
 	CHECK_INT(a->lane, e->lane);
+	CHECK_MEM(a->secret, e->secret, PROTO_SECRET_BYTES);
 	CHECK_INT(a->descriptor_count, e->descriptor_count);
 	for (size_t i = 0; i < e->descriptor_count; i++) {
 		CHECK_INT(a->descriptors[i].offset_bytes, e->descriptors[i].offset_bytes);
@@ -460,6 +473,11 @@ static void check_same_payload(const struct message *a, const struct message *e)
 	case MESSAGE_ATTACH:
 		CHECK_INT(a->u.attach.lease_id, e->u.attach.lease_id);
 		CHECK_INT(a->u.attach.lane, e->u.attach.lane);
+		break;
+	case MESSAGE_REATTACH:
+		CHECK_INT(a->u.reattach.lease_id, e->u.reattach.lease_id);
+		CHECK_MEM(a->u.reattach.secret, e->u.reattach.secret, PROTO_SECRET_BYTES);
+		CHECK_INT(a->u.reattach.lane, e->u.reattach.lane);
 		break;
 	case MESSAGE_REVOKE:
 		check_same_revoke(&a->u.revoke, &e->u.revoke);
@@ -652,6 +670,8 @@ TEST(message_encode__bytes_of_grant)
 	m.u.grant.generation = 0x44434241;
 	m.u.grant.rights = 0x54535251;
 	m.u.grant.lane = 0x64636261;
+	for (int i = 0; i < PROTO_SECRET_BYTES; i++)
+		m.u.grant.secret[i] = (uint8_t)(0xb1 + i);
 	m.u.grant.descriptor_count = 2;
 	m.u.grant.descriptors[0].offset_bytes = 1;
 	m.u.grant.descriptors[0].len_bytes = 2;
@@ -661,13 +681,15 @@ TEST(message_encode__bytes_of_grant)
 	m.u.grant.descriptors[1].len_bytes = UINT64_C(0x8887868584838281);
 	m.u.grant.descriptors[1].remote_addr = UINT64_C(0x9897969594939291);
 	m.u.grant.descriptors[1].rkey = 0xa4a3a2a1;
-	CHECK_BYTES(&m, 14, 0, 1, 0, 94, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x03, 0x02, 0, 0, 0, 0, 0,
-		    0, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x25,
-		    0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x41, 0x42,
-		    0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63, 0x64, 2, 0, 1, 0, 0, 0, 0,
-		    0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0x71, 0x72,
-		    0x73, 0x74, 0x75, 0x76, 0x77, 0x78, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87,
-		    0x88, 0x91, 0x92, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0xa1, 0xa2, 0xa3, 0xa4);
+	CHECK_BYTES(&m, 14, 0, 1, 0, 110, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x03, 0x02, 0, 0, 0, 0,
+		    0, 0, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24,
+		    0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x41,
+		    0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63, 0x64, 0xb1, 0xb2,
+		    0xb3, 0xb4, 0xb5, 0xb6, 0xb7, 0xb8, 0xb9, 0xba, 0xbb, 0xbc, 0xbd, 0xbe, 0xbf,
+		    0xc0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0,
+		    0, 4, 0, 0, 0, 0x71, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77, 0x78, 0x81, 0x82, 0x83,
+		    0x84, 0x85, 0x86, 0x87, 0x88, 0x91, 0x92, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98,
+		    0xa1, 0xa2, 0xa3, 0xa4);
 }
 
 TEST(message_encode__bytes_of_lease_messages)
@@ -697,6 +719,15 @@ TEST(message_encode__bytes_of_lease_messages)
 	m.u.attach.lane = 0x24232221;
 	CHECK_BYTES(&m, HEADER_WITH_ID(20, 12), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
 		    0x21, 0x22, 0x23, 0x24);
+
+	start(&m, MESSAGE_REATTACH);
+	m.u.reattach.lease_id = UINT64_C(0x1817161514131211);
+	for (int i = 0; i < PROTO_SECRET_BYTES; i++)
+		m.u.reattach.secret[i] = (uint8_t)(0xb1 + i);
+	m.u.reattach.lane = 0x24232221;
+	CHECK_BYTES(&m, HEADER_WITH_ID(26, 28), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+		    0xb1, 0xb2, 0xb3, 0xb4, 0xb5, 0xb6, 0xb7, 0xb8, 0xb9, 0xba, 0xbb, 0xbc, 0xbd,
+		    0xbe, 0xbf, 0xc0, 0x21, 0x22, 0x23, 0x24);
 }
 
 TEST(message_encode__bytes_of_lease_lists)
@@ -780,7 +811,7 @@ TEST(message_encode__longest_fits_message_max)
 {
 	uint8_t buf[PROTO_MESSAGE_MAX];
 
-	CHECK_INT(encode_sample(MESSAGE_GRANT, HIGHEST, buf), 24 + 38 + 64 * 28);
+	CHECK_INT(encode_sample(MESSAGE_GRANT, HIGHEST, buf), 24 + 54 + 64 * 28);
 	CHECK_INT(encode_sample(MESSAGE_LEASES_ENDED, HIGHEST, buf), 24 + 2 + 128 * 12);
 	CHECK_INT(encode_sample(MESSAGE_RELEASE, HIGHEST, buf), 24 + 2 + 128 * 8);
 	CHECK_INT(encode_sample(MESSAGE_RELEASED, HIGHEST, buf), 24 + 2 + 128 * 12);
@@ -1244,7 +1275,7 @@ TEST(message_type_name__every_type)
 		"lane-confirm", "lane-ready", "lane-lost", "acquire",	"grant",
 		"renew",	"renewed",    "release",   "released",	"leases-ended",
 		"attach",	"revoke",     "revoked",   "modify",	"quiesce",
-		"quiesced",
+		"quiesced",	"reattach",
 	};
 
 	for (unsigned int type = 0; type < MESSAGE_TYPE_END; type++)
