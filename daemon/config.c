@@ -351,7 +351,8 @@ static const struct schema_key keys[] = {
 	 .default_text = "5s",
 	 .min = "0",
 	 .max = "1min",
-	 .help = "a silent client is asked for a sign of life so often; 0: never"},
+	 .help = "a client gives a sign of life so often, and is dropped when three have not come; "
+		 "0: never"},
 	{.name = "orphan_grace",
 	 .type = SCHEMA_DURATION,
 	 .offset = FIELD(orphan_grace_ms),

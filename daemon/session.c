@@ -88,6 +88,7 @@ struct lane *session_lane(const struct session *session, uint32_t number)
 static void session_maybe_reap(struct session *session);
 static void session_on_deadline(struct deadline *deadline, void *context);
 static void session_end_leases(struct deadline *deadline, void *context);
+static uint64_t session_next_look(const struct session *session);
 
 /* The connection. */
 
@@ -339,8 +340,7 @@ static int session_open(struct session *session)
 				     .peer = session->peer,
 			     });
 	session_set_state(session, SESSION_OPEN);
-	(void)deadline_set(server->deadlines, &session->deadline,
-			   clock_add_ms(clock_now_ns(), SESSION_LOOK_MS));
+	(void)deadline_set(server->deadlines, &session->deadline, session_next_look(session));
 	log_info("session opened id=0x%" PRIx64 " tenant=%s peer=%s", session->id,
 		 session->tenant->name, session->peer);
 	return 0;
