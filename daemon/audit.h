@@ -34,16 +34,18 @@
 #define AUDIT_TEXT_MAX 64 /* of the bytes of a tenant, reason or peer, before they are escaped */
 
 /* Columns: identifier, name, has it a duration? */
-#define AUDIT_EVENT_LIST(X)                          \
-	X(SESSION_OPENED, "session-opened", false)   \
-	X(SESSION_ENDED, "session-ended", true)      \
-	X(LEASE_GRANTED, "lease-granted", true)      \
-	X(LEASE_RENEWED, "lease-renewed", true)      \
-	X(LEASE_MODIFIED, "lease-modified", true)    \
-	X(LEASE_ENDED, "lease-ended", true)          \
-	X(TENANT_BANNED, "tenant-banned", true)      \
-	X(TENANT_UNBANNED, "tenant-unbanned", false) \
-	X(ADDRESS_BANNED, "address-banned", true)    \
+#define AUDIT_EVENT_LIST(X)                           \
+	X(SESSION_OPENED, "session-opened", false)    \
+	X(SESSION_ENDED, "session-ended", true)       \
+	X(LEASE_GRANTED, "lease-granted", true)       \
+	X(LEASE_RENEWED, "lease-renewed", true)       \
+	X(LEASE_MODIFIED, "lease-modified", true)     \
+	X(LEASE_ENDED, "lease-ended", true)           \
+	X(LEASE_ORPHANED, "lease-orphaned", true)     \
+	X(LEASE_REATTACHED, "lease-reattached", true) \
+	X(TENANT_BANNED, "tenant-banned", true)       \
+	X(TENANT_UNBANNED, "tenant-unbanned", false)  \
+	X(ADDRESS_BANNED, "address-banned", true)     \
 	X(ADMIN, "admin", false)
 
 enum audit_event {
@@ -63,9 +65,9 @@ struct audit_record {
 	uint64_t len_bytes;
 	uint32_t rights;    /* MESSAGE_RIGHT_* */
 	const char *reason; /* why it ended or was banned; of an admin action: which */
-	uint64_t
-		duration_ms; /* ended: that it lasted; lease: that it may last; banned: of the ban */
-	const char *peer;    /* address and port; of an admin action: who */
+	/* Ended: that it lasted; lease: that it may last; orphaned: that it waits; banned: of the ban. */
+	uint64_t duration_ms;
+	const char *peer; /* address and port; of an admin action: who */
 };
 
 struct audit_counts {

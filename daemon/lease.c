@@ -17,11 +17,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/checked.h"
 #include "common/clock.h"
+#include "common/secure.h"
 #include "daemon/acquire.h"
 #include "daemon/modify.h"
+#include "daemon/orphan.h"
 #include "daemon/release.h"
 #include "daemon/revocation.h"
 #include "daemon/server.h"
@@ -164,18 +167,18 @@ static void lease_init(struct lease *lease, struct session *session, struct acqu
 	lease->id = server_random_id(lease->route);
 	lease->state = LEASE_REQUESTED;
 	lease->server = server;
-	lease->session = session;
 	lease->tenant = tenant_ref(session->tenant);
 	lease->rights = request->rights;
 	lease->len_bytes = request->len_bytes;
 	lease->ttl_ms = request->ttl_ms;
 	lease->deadline = (struct deadline){.fire = lease_on_deadline, .context = lease};
+	lease->orphan_deadline = (struct deadline){.fire = orphan_on_deadline, .context = lease};
+	secure_random(lease->secret, sizeof(lease->secret));
 	lease->back.cleaned = lease_cleaned;
 	LIST_INIT(&lease->attachments);
 	TAILQ_INSERT_TAIL(&server->leases, lease, server_link);
 	server->lease_count++;
-	TAILQ_INSERT_TAIL(&session->leases, lease, session_link);
-	session->lease_count++;
+	lease_join_session(lease, session);
 	lease->acquire = acquire;
 	acquire->holds++;
 	TAILQ_INSERT_TAIL(&acquire->leases, lease, acquire_link);
@@ -245,16 +248,18 @@ static void lease_free(struct lease *lease)
 
 	assert(LIST_EMPTY(&lease->attachments));
 	assert(lease->charged_windows == 0 && lease->back.extent == NULL);
+	assert(!deadline_is_set(&lease->orphan_deadline));
 	deadline_clear(server->deadlines, &lease->deadline);
 	route_remove(&server->lease_routes, lease->route);
 	revocation_lease_gone(server, lease);
 	TAILQ_REMOVE(&server->leases, lease, server_link);
 	server->lease_count--;
 	if (lease->session != NULL)
-		session_lease_gone(lease->session, lease);
+		lease_leave_session(lease);
 	acquire_lease_gone(lease->acquire, lease);
 	lease_uncharge(lease);
 	lease->tenant = tenant_unref(lease->tenant);
+	secure_wipe(lease->secret, sizeof(lease->secret));
 	free(lease);
 	server_maybe_stopped(server);
 }
@@ -425,10 +430,9 @@ static bool lease_is_stuck(const struct lease *lease)
 	return false;
 }
 
-int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
+int lease_check_attach(const struct lease *lease, const struct lane *lane)
 {
-	struct attachment *attachment;
-	int code;
+	const struct attachment *attachment;
 
 	if (lane == NULL || lane->state != LANE_READY)
 		return ERROR_LANE_STATE;
@@ -444,6 +448,16 @@ int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 		if (attachment->lane == lane)
 			return ERROR_BUSY;
 	}
+	return 0;
+}
+
+int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
+{
+	struct attachment *attachment;
+	int code = lease_check_attach(lease, lane);
+
+	if (code != 0)
+		return code;
 	code = attachment_new(lease, lane, request_id, &attachment);
 	if (code != 0)
 		return code;
@@ -465,6 +479,7 @@ static void lease_send_grant(struct lease *lease, struct session *session,
 	grant->ttl_ms = clock_left_ms(lease->deadline.at_ns, clock_now_ns());
 	grant->rights = lease->rights;
 	grant->lane = attachment->lane->number;
+	memcpy(grant->secret, lease->secret, sizeof(grant->secret));
 	grant->descriptor_count = (uint16_t)attachment->window_count;
 	for (uint32_t i = 0; i < attachment->window_count; i++) {
 		const struct window *window = attachment->windows[i];
@@ -636,12 +651,13 @@ static void lease_end_attachments(struct lease *lease)
 /* What its owner does not expect to end may still be in use for a moment. */
 static void lease_note_grace(const struct lease *lease)
 {
+	uint64_t now_ns = clock_now_ns();
 	struct attachment *attachment;
 
 	if (lease->reason == ERROR_RELEASED)
 		return;
 	LIST_FOREACH (attachment, &lease->attachments, lease_link)
-		strike_grace_note(&attachment->lane->grace, lease->decided_ns);
+		strike_grace_note(&attachment->lane->grace, now_ns);
 }
 
 /* Who waits behind it may fit now. */
@@ -662,6 +678,7 @@ bool lease_end(struct lease *lease, int reason)
 	lease->reason = reason;
 	lease->decided_ns = clock_now_ns();
 	deadline_clear(lease->server->deadlines, &lease->deadline);
+	deadline_clear(lease->server->deadlines, &lease->orphan_deadline);
 	log_info("lease ends id=0x%" PRIx64 " tenant=%s reason=%s", lease->id, lease->tenant->name,
 		 error_name(reason));
 	if (lease->granted)
@@ -669,7 +686,8 @@ bool lease_end(struct lease *lease, int reason)
 			    (lease->decided_ns - lease->granted_ns) / CLOCK_NS_PER_MS);
 	lease_note_grace(lease);
 	modify_cancel(lease, reason);
-	notices_ended(lease->session, lease, lease->granted && lease->release == NULL);
+	if (lease->session != NULL)
+		notices_ended(lease->session, lease, lease->granted && lease->release == NULL);
 	if (!lease->granted)
 		acquire_lease_failed(lease->acquire, reason);
 	lease_end_attachments(lease);
@@ -685,6 +703,8 @@ bool lease_revoke(struct lease *lease, uint64_t grace_ms)
 
 	if (lease_is_ending(lease) || lease->revoking)
 		return false;
+	if (orphan_is(lease))
+		grace_ms = 0; /* there is nobody to finish anything */
 	lease->revoking = true;
 	/* Who has not got it has nothing to write back, and waits no longer than it wanted to. */
 	until_ns = clock_add_ms(clock_now_ns(), lease->granted ? grace_ms : 0);
@@ -706,8 +726,34 @@ void lease_revoke_now(struct lease *lease)
 void lease_forget_session(struct lease *lease)
 {
 	assert(lease_is_ending(lease));
+	lease_leave_session(lease);
+}
+
+void lease_leave_session(struct lease *lease)
+{
 	session_lease_gone(lease->session, lease);
 	lease->session = NULL;
+}
+
+void lease_join_session(struct lease *lease, struct session *session)
+{
+	assert(lease->session == NULL);
+	lease->session = session;
+	TAILQ_INSERT_TAIL(&session->leases, lease, session_link);
+	session->lease_count++;
+}
+
+void lease_drop_windows(struct lease *lease)
+{
+	assert(lease->session == NULL);
+	if (lease->state == LEASE_QUIESCING)
+		modify_cancel(lease, ERROR_LANE);
+	if (lease->state == LEASE_ACTIVE || lease->state == LEASE_QUIESCING)
+		lease_set_state(lease, LEASE_DETACHED);
+	lease_note_grace(lease);
+	modify_hold(lease);
+	lease_end_attachments(lease);
+	modify_resume(lease);
 }
 
 static void lease_on_deadline(struct deadline *deadline, void *context)
@@ -742,6 +788,8 @@ void lease_attachment_fenced(struct lease *lease, struct attachment *attachment)
 		modify_progress(lease);
 		return;
 	}
+	if (lease->session == NULL)
+		return; /* nothing is to be started for nobody */
 	for (waiting = LIST_FIRST(&lease->attachments); waiting != NULL; waiting = next) {
 		next = LIST_NEXT(waiting, lease_link);
 		if (waiting->state == ATTACHMENT_WAITING && !waiting->in_waiting)

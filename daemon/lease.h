@@ -39,7 +39,7 @@ enum lease_state {
 struct lease {
 	enum lease_state state;
 	struct server *server;
-	struct session *session; /* NULL once the owner is gone (fencing or later) */
+	struct session *session; /* NULL: an orphan, or the owner is gone (fencing or later) */
 	struct tenant *tenant;
 	TAILQ_ENTRY(lease) server_link;
 	TAILQ_ENTRY(lease) session_link;
@@ -52,9 +52,12 @@ struct lease {
 	uint64_t extent_bytes; /* whole pages */
 	uint64_t charged_windows;
 	uint64_t ttl_ms;
-	int reason;		  /* error code: why it ended */
-	struct deadline deadline; /* its end; while waiting, the end of the wait */
-	struct pool_return back;  /* has the extent */
+	int reason;			    /* error code: why it ended */
+	struct deadline deadline;	    /* its end; while waiting, the end of the wait */
+	struct deadline orphan_deadline;    /* likewise, while it is an orphan */
+	int orphan_reason;		    /* error code: why it ends then */
+	uint8_t secret[PROTO_SECRET_BYTES]; /* with it its tenant may take it over */
+	struct pool_return back;	    /* has the extent */
 	LIST_HEAD(, attachment) attachments;
 	uint32_t first_lane;	 /* number of the lane it was acquired on */
 	struct acquire *acquire; /* that it was made for */
@@ -90,6 +93,9 @@ int lease_new(struct session *session, struct acquire *acquire, struct lease **r
  * Return: 0, or an error code; the lease is freed then.
  */
 int lease_begin(struct lease *lease, struct lane *lane, uint32_t wait_ms);
+
+/** lease_check_attach() - may it be bound on that lane? @lane: may be NULL; Return: 0 or an error code */
+int lease_check_attach(const struct lease *lease, const struct lane *lane);
 
 /**
  * lease_attach() - bind the lease on a further (or a new) lane
@@ -151,6 +157,17 @@ struct lease *lease_find(const struct server *server, uint64_t id);
 
 /** lease_forget_session() - its session goes; the lease must be ending */
 void lease_forget_session(struct lease *lease);
+
+/** lease_leave_session(), lease_join_session() - it is nobody's; it is a session's that it was not */
+void lease_leave_session(struct lease *lease);
+void lease_join_session(struct lease *lease, struct session *session);
+
+/**
+ * lease_drop_windows() - put all windows of a lease without a session behind the fence
+ *
+ * A change that waits for the owner is dropped, one that has begun goes on without windows.
+ */
+void lease_drop_windows(struct lease *lease);
 
 /** lease_bound(), lease_attachment_fenced(), lease_lane_closing() - attachments and lanes report */
 void lease_bound(struct lease *lease, struct attachment *attachment);

@@ -311,9 +311,11 @@ static void modify_apply(struct lease *lease)
 	modify->applied = true;
 	modify->starting = true;
 	for (uint32_t i = 0; i < modify->lane_count; i++) {
-		struct lane *lane = session_lane(lease->session, modify->lanes[i]);
+		struct lane *lane = NULL;
 		struct attachment *attachment;
 
+		if (lease->session != NULL)
+			lane = session_lane(lease->session, modify->lanes[i]);
 		if (lane != NULL && lane->state == LANE_READY &&
 		    attachment_new(lease, lane, 0, &attachment) == 0)
 			attachment_start(attachment);
@@ -359,6 +361,20 @@ void modify_progress(struct lease *lease)
 	lease_set_state(lease, LEASE_ACTIVE);
 	lease_audit(lease, AUDIT_LEASE_MODIFIED, NULL, 0);
 	lease_grant_all(lease, request_id);
+}
+
+void modify_hold(struct lease *lease)
+{
+	if (lease->modify != NULL)
+		lease->modify->starting = true;
+}
+
+void modify_resume(struct lease *lease)
+{
+	if (lease->modify == NULL)
+		return;
+	lease->modify->starting = false;
+	modify_progress(lease);
 }
 
 void modify_cancel(struct lease *lease, int code)

@@ -48,6 +48,13 @@ void modify_progress(struct lease *lease);
  */
 bool modify_short(struct lease *lease, int code);
 
+/**
+ * modify_hold(), modify_resume() - all attachments of the lease end: the change, if there is one,
+ * is judged not before the last has been told
+ */
+void modify_hold(struct lease *lease);
+void modify_resume(struct lease *lease);
+
 /** modify_cancel() - the lease ends or has lost its lanes: answer with a code; none under way is allowed */
 void modify_cancel(struct lease *lease, int code);
 

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "daemon/acquire.h"
 #include "daemon/modify.h"
+#include "daemon/orphan.h"
 #include "daemon/release.h"
 #include "daemon/server.h"
 #include "proto/error.h"
@@ -124,6 +125,12 @@ static int request_attach(struct session *session, const struct message *m)
 	return lease_attach(lease, lane, m->request_id);
 }
 
+static int request_reattach(struct session *session, const struct message *m)
+{
+	return orphan_reattach(session, request_lane(session, m->u.reattach.lane), m->request_id,
+			       &m->u.reattach);
+}
+
 static int request_renew(struct session *session, const struct message *m)
 {
 	struct message reply = {.type = MESSAGE_RENEWED, .u.renew = m->u.renew};
@@ -182,18 +189,19 @@ static const struct {
 	int (*handle)(struct session *session, const struct message *m);
 	bool counts; /* against the tenant's requests per second */
 } request_table[MESSAGE_TYPE_END] = {
-	[MESSAGE_HELLO] = {SESSION_HELLO, request_hello},
-	[MESSAGE_BYE] = {SESSION_OPEN, request_bye},
-	[MESSAGE_PING] = {SESSION_OPEN, request_ping},
+	[MESSAGE_HELLO] = {SESSION_HELLO, request_hello, false},
+	[MESSAGE_BYE] = {SESSION_OPEN, request_bye, false},
+	[MESSAGE_PING] = {SESSION_OPEN, request_ping, false},
 	[MESSAGE_LANE_OPEN] = {SESSION_OPEN, request_lane_open, true},
 	[MESSAGE_LANE_CONFIRM] = {SESSION_OPEN, request_lane_confirm, true},
 	[MESSAGE_ACQUIRE] = {SESSION_OPEN, request_acquire, true},
 	[MESSAGE_ATTACH] = {SESSION_OPEN, request_attach, true},
+	[MESSAGE_REATTACH] = {SESSION_OPEN, request_reattach, true},
 	[MESSAGE_RENEW] = {SESSION_OPEN, request_renew, true},
-	[MESSAGE_RELEASE] = {SESSION_OPEN, request_release},
+	[MESSAGE_RELEASE] = {SESSION_OPEN, request_release, false},
 	[MESSAGE_MODIFY] = {SESSION_OPEN, request_modify, true},
-	[MESSAGE_QUIESCED] = {SESSION_OPEN, request_quiesced},
-	[MESSAGE_REVOKED] = {SESSION_OPEN, request_revoked},
+	[MESSAGE_QUIESCED] = {SESSION_OPEN, request_quiesced, false},
+	[MESSAGE_REVOKED] = {SESSION_OPEN, request_revoked, false},
 };
 
 int request_handle(struct session *session, const struct message *m)

@@ -25,6 +25,7 @@
 #include "daemon/admin.h"
 #include "daemon/admin_tenant.h"
 #include "daemon/loop.h"
+#include "daemon/orphan.h"
 #include "daemon/reload.h"
 #include "daemon/status.h"
 #include "proto/error.h"
@@ -237,6 +238,7 @@ void server_stop(struct server *server)
 		next = TAILQ_NEXT(session, server_link);
 		session_end(session, ERROR_DRAINED, "the daemon stops");
 	}
+	orphan_end_all(server, NULL, ERROR_DRAINED);
 	server_maybe_stopped(server);
 }
 

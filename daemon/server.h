@@ -41,6 +41,7 @@ enum {
 #define SERVER_COUNTERS(X)       \
 	X(sessions_accepted)     \
 	X(sessions_rejected)     \
+	X(sessions_lost)         \
 	X(protocol_errors)       \
 	X(strikes)               \
 	X(strikes_pardoned)      \
@@ -57,6 +58,8 @@ enum {
 	X(guards_deregistered)   \
 	X(leases_granted)        \
 	X(leases_ended)          \
+	X(leases_orphaned)       \
+	X(leases_reattached)     \
 	X(destroy_failures)
 
 struct server_counters {

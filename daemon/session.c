@@ -20,6 +20,7 @@
 
 #include "common/clock.h"
 #include "common/verbs.h"
+#include "daemon/orphan.h"
 #include "daemon/penalty.h"
 #include "daemon/request.h"
 #include "daemon/server.h"
@@ -262,7 +263,7 @@ void session_connected(struct session *session)
 void session_disconnected(struct session *session)
 {
 	session->peer_gone = true;
-	session_end(session, 0, "peer left");
+	session_lose(session, 0, "peer left");
 	session_maybe_reap(session);
 }
 
@@ -363,7 +364,7 @@ void session_flush_notices(struct server *server)
 		if (session->unsendable)
 			session_end(session, ERROR_BUSY, "too much waits to be sent");
 		else if (endpoint_flush(&session->endpoint) < 0)
-			session_end(session, 0, "a message could not be posted");
+			session_lose(session, 0, "a message could not be posted");
 	}
 }
 
@@ -422,7 +423,7 @@ static void session_complete(struct session *session, const struct ibv_wc *wc)
 		session_end(session, ERROR_AUTH, "the keys are used up");
 	} else if (r < 0) {
 		session->peer_gone = true;
-		session_end(session, 0, "connection broken");
+		session_lose(session, 0, "connection broken");
 	}
 	if (session->state == SESSION_CLOSING)
 		session_maybe_reap(session);
@@ -482,6 +483,12 @@ static int session_lease_reason(const struct session *session)
 	return session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
 }
 
+static void session_end_lease(struct session *session, struct lease *lease)
+{
+	if (!session->lost || !orphan_keep(lease, session->lost_ns))
+		lease_end(lease, session_lease_reason(session));
+}
+
 /* A bounded number of leases ends in each turn of the loop; the lanes close after the last. */
 static void session_end_leases(struct deadline *deadline, void *context)
 {
@@ -492,14 +499,14 @@ static void session_end_leases(struct deadline *deadline, void *context)
 	/* Ending one lease may end others of the same acquire, and free what is next. */
 	for (int i = 0; i < SESSION_END_STEP && (lease = session->ending_next) != NULL; i++) {
 		session->ending_next = TAILQ_NEXT(lease, session_link);
-		lease_end(lease, session_lease_reason(session));
+		session_end_lease(session, lease);
 	}
 	if (session->ending_next != NULL &&
 	    deadline_set(server->deadlines, deadline, clock_now_ns()) == 0)
 		return;
 	while ((lease = session->ending_next) != NULL) {
 		session->ending_next = TAILQ_NEXT(lease, session_link);
-		lease_end(lease, session_lease_reason(session));
+		session_end_lease(session, lease);
 	}
 	session_close_lanes(session, session->why);
 	session_maybe_reap(session);
@@ -555,6 +562,16 @@ void session_end(struct session *session, int code, const char *why)
 		penalty_protocol(session);
 }
 
+void session_lose(struct session *session, int code, const char *why)
+{
+	if (session->state == SESSION_OPEN) {
+		session->lost = true;
+		session->lost_ns = clock_now_ns();
+		session->server->counters.sessions_lost++;
+	}
+	session_end(session, code, why);
+}
+
 void session_end_tenant(struct server *server, const struct tenant *tenant, int code,
 			const char *why)
 {
@@ -563,9 +580,12 @@ void session_end_tenant(struct server *server, const struct tenant *tenant, int 
 
 	for (session = TAILQ_FIRST(&server->sessions); session != NULL; session = next) {
 		next = TAILQ_NEXT(session, server_link);
-		if (session->tenant == tenant)
-			session_end(session, code, why);
+		if (session->tenant != tenant)
+			continue;
+		session->lost = false; /* one that is closing keeps nothing more */
+		session_end(session, code, why);
 	}
+	orphan_end_all(server, tenant, ERROR_SESSION_ENDED);
 }
 
 static void session_free(struct session *session)
@@ -688,12 +708,12 @@ static void session_on_deadline(struct deadline *deadline, void *context)
 	}
 	if (endpoint_stalled(&session->endpoint, now_ns, server->config.credit_timeout_ms)) {
 		session->peer_gone = true;
-		session_end(session, 0, "the peer takes no messages");
+		session_lose(session, 0, "the peer takes no messages");
 		return;
 	}
 	if (session_silent_ns(session) <= now_ns) {
 		session->peer_gone = true;
-		session_end(session, 0, "the peer is silent");
+		session_lose(session, 0, "the peer is silent");
 		return;
 	}
 	(void)deadline_set(server->deadlines, &session->deadline, session_next_look(session));

@@ -66,6 +66,8 @@ struct session {
 	bool charged;	/* to the tenant */
 	uint64_t opened_ns;
 	uint64_t heartbeat_ms; /* as its welcome says, whatever the configuration says later */
+	bool lost;	  /* it closes since it was lost: its leases may be kept ... */
+	uint64_t lost_ns; /* ... from then on */
 	bool peer_gone;
 	bool unsendable;	 /* a message could not be queued: ends with the turn */
 	uint64_t close_limit_ns; /* until then the last messages may still go out */
@@ -97,13 +99,26 @@ void session_disconnected(struct session *session);
 void session_end(struct session *session, int code, const char *why);
 
 /**
+ * session_lose() - end a session whose client is gone, or has been replaced
+ *
+ * As session_end(), but its leases become orphans if the configuration says so.
+ */
+void session_lose(struct session *session, int code, const char *why);
+
+/** session_may_lose_leases() - would its leases become orphans, or is that on the way? */
+static inline bool session_may_lose_leases(const struct session *session)
+{
+	return session->state == SESSION_OPEN || session->lost;
+}
+
+/**
  * session_greet() - hello has come, perhaps from somebody who has recorded it
  *
  * Nothing is charged to the tenant yet. Return: 0 or an error code.
  */
 int session_greet(struct session *session, const struct message_hello *hello);
 
-/** session_end_tenant() - end all sessions of a tenant; as session_end() */
+/** session_end_tenant() - end all sessions of a tenant, and its orphans; as session_end() */
 void session_end_tenant(struct server *server, const struct tenant *tenant, int code,
 			const char *why);
 

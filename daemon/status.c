@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/key_file.h"
 #include "daemon/loop.h"
+#include "daemon/orphan.h"
 #include "daemon/revocation.h"
 #include "daemon/server.h"
 #include "proto/error.h"
@@ -99,11 +100,17 @@ static json_t *status_scrub(const struct server *server)
 static json_t *status_leases(const struct server *server)
 {
 	const struct lease *lease;
+	uint64_t detached = 0;
+	uint64_t orphaned = 0;
 	uint64_t ending = 0;
 
-	TAILQ_FOREACH (lease, &server->leases, server_link)
+	TAILQ_FOREACH (lease, &server->leases, server_link) {
+		detached += lease->state == LEASE_DETACHED || orphan_is(lease);
+		orphaned += orphan_is(lease);
 		ending += lease_is_ending(lease);
-	return json_pack("{s:I,s:I}", "active", NUMBER(server->lease_count - ending), "ending",
+	}
+	return json_pack("{s:I,s:I,s:I,s:I}", "active", NUMBER(server->lease_count - ending),
+			 "detached", NUMBER(detached), "orphaned", NUMBER(orphaned), "ending",
 			 NUMBER(ending));
 }
 
@@ -169,6 +176,12 @@ static void status_status(struct admin_request *request, json_t *params, void *c
 			  status_counters(server)));
 }
 
+/* A lease without a session is shown as such, whatever else is the matter with it. */
+static const char *status_lease_state(const struct lease *lease)
+{
+	return orphan_is(lease) ? "orphaned" : lease_state_name(lease->state);
+}
+
 static json_t *status_lease(const struct lease *lease, uint64_t now_ns)
 {
 	const char rights[] = {
@@ -184,7 +197,7 @@ static json_t *status_lease(const struct lease *lease, uint64_t now_ns)
 	LIST_FOREACH (attachment, &lease->attachments, lease_link)
 		json_array_append_new(lanes, json_integer(attachment->lane->number));
 	row = json_pack("{s:I,s:s,s:s,s:I,s:I,s:I,s:s,s:I,s:o,s:I}", "id", NUMBER(lease->id),
-			"tenant", lease->tenant->name, "state", lease_state_name(lease->state),
+			"tenant", lease->tenant->name, "state", status_lease_state(lease),
 			"generation", NUMBER(lease->generation), "len_bytes",
 			NUMBER(lease->len_bytes), "extent_bytes", NUMBER(lease->extent_bytes),
 			"rights", rights, "ttl_left_ms",
@@ -192,6 +205,10 @@ static json_t *status_lease(const struct lease *lease, uint64_t now_ns)
 			"windows", NUMBER(lease->charged_windows));
 	if (lease->session != NULL)
 		json_object_set_new(row, "session", json_integer(NUMBER(lease->session->id)));
+	if (orphan_is(lease))
+		json_object_set_new(
+			row, "orphan_left_ms",
+			json_integer(NUMBER(clock_left_ms(lease->orphan_deadline.at_ns, now_ns))));
 	if (lease->back.extent != NULL)
 		json_object_set_new(row, "offset_bytes",
 				    json_integer(NUMBER(extent_offset_bytes(lease->back.extent))));

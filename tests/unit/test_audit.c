@@ -157,6 +157,8 @@ TEST(audit_write__each_event)
 		{AUDIT_LEASE_RENEWED, "lease-renewed", "0"},
 		{AUDIT_LEASE_MODIFIED, "lease-modified", "0"},
 		{AUDIT_LEASE_ENDED, "lease-ended", "0"},
+		{AUDIT_LEASE_ORPHANED, "lease-orphaned", "0"},
+		{AUDIT_LEASE_REATTACHED, "lease-reattached", "0"},
 		{AUDIT_TENANT_BANNED, "tenant-banned", "0"},
 		{AUDIT_TENANT_UNBANNED, "tenant-unbanned", "-"},
 		{AUDIT_ADDRESS_BANNED, "address-banned", "0"},
@@ -455,9 +457,10 @@ TEST(audit_write__every_event_suppressed)
 		write_lines(audit, i + 1, (enum audit_event)i, 0);
 	audit_tick(audit, S);
 	CHECK(strstr(read_lines(place.path, text),
-		     "audit: 55 lines suppressed session-opened=1 session-ended=2 lease-granted=3 "
-		     "lease-renewed=4 lease-modified=5 lease-ended=6 tenant-banned=7 "
-		     "tenant-unbanned=8 address-banned=9 admin=10\n") != NULL);
+		     "audit: 78 lines suppressed session-opened=1 session-ended=2 lease-granted=3 "
+		     "lease-renewed=4 lease-modified=5 lease-ended=6 lease-orphaned=7 "
+		     "lease-reattached=8 tenant-banned=9 tenant-unbanned=10 address-banned=11 "
+		     "admin=12\n") != NULL);
 	audit_free(audit);
 	remove_place(&place);
 }
