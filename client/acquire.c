@@ -138,7 +138,7 @@ static int acquire_make_up(struct acquisition *a)
 static void acquire_free_handles(struct acquisition *a, uint16_t count)
 {
 	for (uint16_t i = 0; i < count; i++)
-		free(a->leases[i]);
+		lease_free(a->leases[i]);
 }
 
 static int acquire_make_handles(struct acquisition *a)

@@ -25,6 +25,7 @@
 #include "client/wait.h"
 #include "common/checked.h"
 #include "common/clock.h"
+#include "common/secure.h"
 #include "proto/error.h"
 
 struct lease_renewal {
@@ -69,13 +70,20 @@ void lease_unlink(struct mempool_lease *lease)
 		lease->next->prev = lease->prev;
 }
 
+void lease_free(struct mempool_lease *lease)
+{
+	if (lease != NULL)
+		secure_wipe(lease->secret, sizeof(lease->secret));
+	free(lease);
+}
+
 void lease_free_all(struct mempool *pool)
 {
 	while (pool->leases != NULL) {
 		struct mempool_lease *lease = pool->leases;
 
 		pool->leases = lease->next;
-		free(lease);
+		lease_free(lease);
 	}
 }
 
@@ -350,6 +358,7 @@ void lease_take_grant(struct mempool_lease *lease, const struct message_grant *g
 	lease->lane = lane;
 	lease->incarnation = incarnation;
 	lease->generation = grant->generation;
+	memcpy(lease->secret, grant->secret, sizeof(lease->secret));
 	lease->descriptor_count = grant->descriptor_count;
 	memcpy(lease->descriptors, grant->descriptors,
 	       grant->descriptor_count * sizeof(lease->descriptors[0]));

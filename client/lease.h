@@ -21,7 +21,10 @@ struct mempool_lease {
 	struct mempool *pool; /* constant from here */
 	uint64_t id;
 	struct message_acquire acquired; /* how it was asked for ... */
-	uint64_t acquired_id;		 /* ... and under which request id; constant to here */
+	uint64_t acquired_id; /* ... and under which request id; 0: not by us; constant to here */
+	uint8_t secret[PROTO_SECRET_BYTES];
+	bool unclaimed;	  /* asked for with mempool_reattach(), and nobody has got the handle */
+	bool reattaching; /* a thread is at it */
 	uint64_t len_bytes;
 	uint32_t rights;
 	int end_reason;		/* 0, or why it has ended: a code of enum mempool_error */
@@ -45,6 +48,9 @@ struct mempool_lease *lease_find(struct mempool *pool, uint64_t id);
 /** lease_link(), lease_unlink() - put it into the session's list, take it out; lock held */
 void lease_link(struct mempool_lease *lease);
 void lease_unlink(struct mempool_lease *lease);
+
+/** lease_free() - NULL is allowed; it is in no list */
+void lease_free(struct mempool_lease *lease);
 
 /** lease_free_all() - no thread uses the session any more */
 void lease_free_all(struct mempool *pool);

@@ -94,7 +94,7 @@ int mempool_release_many(mempool_lease **leases, size_t count)
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
 	r = release_all(leases, count);
 	for (size_t i = 0; i < count; i++)
-		free(leases[i]);
+		lease_free(leases[i]);
 	return r;
 }
 

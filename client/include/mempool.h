@@ -271,6 +271,52 @@ struct mempool_lease_info {
  */
 int mempool_lease_info(mempool_lease *lease, struct mempool_lease_info *ret_info);
 
+#define MEMPOOL_LEASE_TOKEN_VERSION 1u
+
+/*
+ * What is needed to come back for a lease: plain bytes, to be kept in a file or handed to
+ * another program on this machine, say. Whoever has it, and the tenant's key, can take the
+ * lease over.
+ */
+struct mempool_lease_token {
+	uint32_t version; /* MEMPOOL_LEASE_TOKEN_VERSION */
+	uint32_t reserved;
+	uint64_t lease_id;
+	uint8_t secret[16];
+};
+
+/**
+ * mempool_lease_token() - what to come back for a lease with
+ * @ret_token: good as long as the lease lives, however often it is taken over
+ *
+ * Also of a lease whose session is lost. Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_lease_token(mempool_lease *lease, struct mempool_lease_token *ret_token);
+
+/**
+ * mempool_reattach() - take over a lease that another session of this tenant has or had
+ * @token: of the lease
+ * @ret_lease: give it back with mempool_release()
+ *
+ * A daemon that is configured to (`orphan_grace`) keeps the leases of a session that was lost
+ * without mempool_close() for a time: their bytes stay as they are, and their time runs on. If
+ * the other session is alive it is lost by this, with all its calls and its keys; its other
+ * leases are kept, too, and can be taken over one by one. The lease has the length and rights
+ * that it had last.
+ * After an error it is right to try again, except after MEMPOOL_E_NO_LEASE.
+ * Thread: any. State: session open.
+ *
+ * Errors: MEMPOOL_E_NO_LEASE (no lease that one could have: it has ended, its secret is another,
+ * it is another tenant's, or the daemon keeps no leases), the codes of an ended lease,
+ * MEMPOOL_E_BUSY (it is being modified, or another thread is at it), MEMPOOL_E_STATE (this
+ * session holds it), MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_QUOTA_WINDOWS (of which the old ones
+ * may not be gone yet), MEMPOOL_E_QUOTA_RATE, MEMPOOL_E_LANE, MEMPOOL_E_TIMEOUT,
+ * MEMPOOL_E_SESSION_LOST, MEMPOOL_E_NO_MEMORY, MEMPOOL_E_INVALID (an argument, or a token of a
+ * version that is not known). Since 0.1.
+ */
+int mempool_reattach(mempool *pool, const struct mempool_lease_token *token,
+		     mempool_lease **ret_lease);
+
 /**
  * mempool_error_text() - a sentence for a code
  *
