@@ -56,6 +56,7 @@ static const struct table_field status_fields[] = {
 	{"sessions", "{sessions}", false},
 	{"lanes", "{lanes}", false},
 	{"leases", "{leases.active} active, {leases.ending} ending", false},
+	{"  detached", "{leases.detached}, of these {leases.orphaned} without a session", false},
 	{"revocations",
 	 "{revocation.count}, took {revocation.p50_us} us (half), {revocation.p99_us} us (99 %), "
 	 "{revocation.max_us} us (longest)",
@@ -88,6 +89,7 @@ static const struct table_field lease_fields[] = {
 	{"EXTENT", "{extent_bytes:size}", true},
 	{"RIGHTS", "{rights}", false},
 	{"TTL LEFT", "{ttl_left_ms:duration}", true},
+	{"KEPT", "{orphan_left_ms:duration}", true},
 	{"WINDOWS", "{windows}", true},
 	{"LANES", "{lanes}", false},
 	{NULL, NULL, false},
