@@ -2,11 +2,12 @@
 /*
  * A client for tests that kill it.
  *
- * usage: itest_child ENDPOINT TENANT LEASES BYTES [idle | read]
+ * usage: itest_child ENDPOINT TENANT LEASES BYTES [idle | read | tokens]
  *
  * Acquires so many leases of so many bytes, prints "ready", then writes to one after the
- * other for ever (or sleeps, or reads). Exit status 1 and a line on standard error if anything
- * fails.
+ * other for ever (or sleeps, or reads). With "tokens" it fills the leases with the patterns of
+ * 1, 2, ..., and their tokens follow "ready\n" as they are in memory; then it sleeps. Exit
+ * status 1 and a line on standard error if anything fails.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,23 @@ static int fail(const char *what)
 {
 	fprintf(stderr, "itest_child: %s: %s\n", what, mempool_last_error());
 	return EXIT_FAILURE;
+}
+
+static int tell_tokens(mempool_lease **leases, size_t count, uint8_t *buf, size_t len_bytes)
+{
+	static struct mempool_lease_token tokens[LEASES_MAX];
+
+	for (size_t i = 0; i < count; i++) {
+		harness_fill(buf, len_bytes, (uint32_t)i + 1);
+		if (mempool_write(leases[i], 0, buf, len_bytes) < 0 ||
+		    mempool_lease_token(leases[i], &tokens[i]) < 0)
+			return fail("tokens");
+	}
+	puts("ready");
+	fwrite(tokens, sizeof(tokens[0]), count, stdout);
+	fflush(stdout);
+	for (;;)
+		pause();
 }
 
 int main(int argc, char **argv)
@@ -63,6 +81,8 @@ int main(int argc, char **argv)
 		if (mempool_acquire(pool, len_bytes, &acquire, &leases[i]) < 0)
 			return fail("acquire");
 	}
+	if (argc > 5 && strcmp(argv[5], "tokens") == 0)
+		return tell_tokens(leases, count, buf, len_bytes);
 	puts("ready");
 	fflush(stdout);
 	while (argc > 5 && strcmp(argv[5], "idle") == 0)

@@ -164,6 +164,11 @@ int peer_open(struct peer *peer, const char *tenant, const uint8_t *instance)
 	return r == 0 ? peer_hello(peer) : r;
 }
 
+void peer_cut(struct peer *peer)
+{
+	(void)rdma_disconnect(peer->control.id);
+}
+
 void peer_close(struct peer *peer)
 {
 	raw_close(&peer->control);
@@ -233,6 +238,22 @@ int peer_attach(struct peer *peer, const struct peer_lane *lane, uint64_t lease_
 	};
 	int r = peer_call(peer, &m, &m);
 
+	if (r == 0)
+		*ret_grant = m.u.grant;
+	return r;
+}
+
+int peer_reattach(struct peer *peer, const struct peer_lane *lane,
+		  const struct message_grant *granted, struct message_grant *ret_grant)
+{
+	struct message m = {
+		.type = MESSAGE_REATTACH,
+		.u.reattach = {.lease_id = granted->lease_id, .lane = lane->number},
+	};
+	int r;
+
+	memcpy(m.u.reattach.secret, granted->secret, sizeof(granted->secret));
+	r = peer_call(peer, &m, &m);
 	if (r == 0)
 		*ret_grant = m.u.grant;
 	return r;

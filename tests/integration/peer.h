@@ -35,6 +35,9 @@ struct peer_lane {
 /** peer_open() - connect and say hello; @instance: NULL: random; Return: 0 or a negative errno */
 int peer_open(struct peer *peer, const char *tenant, const uint8_t *instance);
 
+/** peer_cut() - disconnect the control connection alone: lanes stay as they are */
+void peer_cut(struct peer *peer);
+
 /** peer_close() - without a bye; lanes are closed before; all zero is allowed */
 void peer_close(struct peer *peer);
 
@@ -68,6 +71,8 @@ int peer_acquire(struct peer *peer, const struct peer_lane *lane, uint64_t len_b
 		 uint64_t ttl_ms, uint32_t wait_ms, struct message_grant *ret_grant);
 int peer_attach(struct peer *peer, const struct peer_lane *lane, uint64_t lease_id,
 		struct message_grant *ret_grant);
+int peer_reattach(struct peer *peer, const struct peer_lane *lane,
+		  const struct message_grant *granted, struct message_grant *ret_grant);
 int peer_renew(struct peer *peer, uint64_t lease_id, uint64_t ttl_ms);
 
 /** peer_release() - as peer_call(); the lease's own code if it was not released */
