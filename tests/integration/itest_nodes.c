@@ -4,17 +4,22 @@
  * same time, with NODE=1 and 2 in the environment and a program `vm-barrier PORT` that
  * returns when both have called it (tests/vm/run --nodes 2 has all that).
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/lane.h"
+#include "common/clock.h"
+#include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
 #include "tests/integration/proof.h"
 #include "tests/integration/verify.h"
 
 #define READY_PORT	 "7001"
 #define DONE_PORT	 "7002"
+#define HELD_PORT	 "7003"
+#define MENDED_PORT	 "7004"
 #define BARRIER_LIMIT_MS 240000
 #define PAGE		 4096
 
@@ -80,15 +85,187 @@ static void use(void)
 	CHECK(ready);
 }
 
-TEST(nodes__write_and_read)
+/* 1 or 2; 0: there are no two nodes */
+static int node_number(void)
 {
 	const char *node = getenv("NODE");
 	const char *nodes = getenv("NODES");
 
 	if (node == NULL || nodes == NULL || strcmp(nodes, "2") != 0)
-		SKIP("there are no two nodes");
-	if (strcmp(node, "1") == 0)
+		return 0;
+	return strcmp(node, "1") == 0 ? 1 : 2;
+}
+
+TEST(nodes__write_and_read)
+{
+	switch (node_number()) {
+	case 1:
 		serve();
-	else
+		break;
+	case 2:
 		use();
+		break;
+	default:
+		SKIP("there are no two nodes");
+	}
+}
+
+/*
+ * The link of node 2 is cut. No event tells the daemon or the client; each finds out by what
+ * it does not hear.
+ */
+
+#define HEARTBEAT_MS	500
+#define HEARTBEATS	"\"heartbeat\": \"500ms\", \"ban_after\": 0"
+#define CUT_SLACK_MS	200 /* between the two ends of a barrier, and for a look */
+#define CLEAN_MS	500 /* for so few bytes, while another guest is emulated, too */
+#define CLIENT_SLACK_MS 500
+#define KEPT_BYTES	(64 * 1024)
+
+static void watch_cut(struct harness *h, const char *what)
+{
+	uint64_t begun_ns = clock_now_ns();
+	uint64_t took_ms;
+
+	CHECK_INT(harness_number(h, "leases.active"), 1);
+	CHECK(harness_wait_number(h, what, 1, 3 * HEARTBEAT_MS + CUT_SLACK_MS));
+	took_ms = (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
+	printf("# the daemon missed the client %" PRIu64 " ms after the cut\n", took_ms);
+	CHECK(took_ms >= 2 * HEARTBEAT_MS - CUT_SLACK_MS);
+}
+
+static void serve_over_cut(void)
+{
+	HARNESS(h, .limits = HEARTBEATS);
+	uint64_t nonzero;
+
+	CHECK(barrier(READY_PORT));
+	CHECK(barrier(HELD_PORT));
+	watch_cut(&h, "counters.sessions_lost");
+	CHECK(harness_wait_number(&h, "pool.free_bytes", 16 * (int64_t)MIB, CLEAN_MS));
+	CHECK_INT(harness_count_nonzero(&h, &nonzero), 0);
+	CHECK_INT(nonzero, 0);
+	CHECK(barrier(MENDED_PORT));
+	CHECK(barrier(DONE_PORT));
+	accounts_check(&h);
+	CHECK_INT(harness_stop(&h), 0);
+}
+
+static void serve_orphan(void)
+{
+	HARNESS(h, .limits = HEARTBEATS, .extra = "\"orphan_grace\": \"2min\"");
+
+	CHECK(barrier(READY_PORT));
+	CHECK(barrier(HELD_PORT));
+	watch_cut(&h, "leases.orphaned");
+	CHECK_INT(harness_number(&h, "pool.leased_bytes"), KEPT_BYTES);
+	CHECK(barrier(MENDED_PORT));
+	CHECK(barrier(DONE_PORT));
+	CHECK_INT(harness_number(&h, "counters.leases_reattached"), 1);
+	accounts_check(&h);
+	CHECK_INT(harness_stop(&h), 0);
+}
+
+static bool set_link(const char *state)
+{
+	static struct harness_output output;
+	const char *argv[] = {"ip", "link", "set", "dev", "eth0", state, NULL};
+
+	return harness_run(argv, 10000, &output) == 0 && output.status == 0;
+}
+
+/* Return: is the session lost in time? The link is up again in any case. */
+static bool live_through_cut(mempool_lease *lease)
+{
+	uint64_t begun_ns = clock_now_ns();
+	bool cut = set_link("down");
+	uint64_t took_ms;
+	int r;
+
+	r = mempool_renew(lease, 600000);
+	took_ms = (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
+	printf("# the client missed the daemon %" PRIu64 " ms after the cut: %s\n", took_ms,
+	       mempool_last_error());
+	/* Until the daemon has found out, too. */
+	harness_sleep_ms(3 * HEARTBEAT_MS + CUT_SLACK_MS + CLEAN_MS);
+	return set_link("up") && cut && r == MEMPOOL_E_SESSION_LOST &&
+	       took_ms <= 3 * HEARTBEAT_MS + CLIENT_SLACK_MS;
+}
+
+static void check_kept(const struct mempool_lease_token *token)
+{
+	static uint8_t sent[KEPT_BYTES];
+	static uint8_t got[KEPT_BYTES];
+	SESSION(alpha, "alpha");
+	mempool_lease *lease;
+
+	harness_fill(sent, KEPT_BYTES, 9);
+	CHECK_INT(mempool_reattach(alpha, token, &lease), 0);
+	CHECK_INT(mempool_read(lease, 0, got, KEPT_BYTES), 0);
+	CHECK_MEM(got, sent, KEPT_BYTES);
+	CHECK_INT(mempool_release(lease), 0);
+}
+
+static void check_serves(void)
+{
+	SESSION(alpha, "alpha");
+
+	verify_transfer(alpha, MIB, 1);
+}
+
+static void use_over_cut(bool kept)
+{
+	static uint8_t bytes[KEPT_BYTES];
+	struct mempool_lease_token token;
+	mempool *alpha = NULL;
+	mempool_lease *lease;
+	bool held, lost = false;
+
+	/* The other end waits for each of these, whatever has happened. */
+	CHECK(barrier(READY_PORT));
+	harness_fill(bytes, KEPT_BYTES, 9);
+	held = harness_connect("alpha", &alpha) == 0 &&
+	       harness_acquire(alpha, KEPT_BYTES, 600000, &lease) == 0 &&
+	       mempool_write(lease, 0, bytes, KEPT_BYTES) == 0 &&
+	       mempool_lease_token(lease, &token) == 0;
+	CHECK(barrier(HELD_PORT));
+	if (held)
+		lost = live_through_cut(lease);
+	CHECK(barrier(MENDED_PORT));
+	if (lost && kept)
+		check_kept(&token);
+	else if (lost)
+		check_serves();
+	mempool_close(alpha);
+	CHECK(barrier(DONE_PORT));
+	CHECK(held);
+	CHECK(lost);
+}
+
+TEST(nodes__link_is_cut)
+{
+	switch (node_number()) {
+	case 1:
+		serve_over_cut();
+		break;
+	case 2:
+		use_over_cut(false);
+		break;
+	default:
+		SKIP("there are no two nodes");
+	}
+}
+
+TEST(nodes__orphan_after_a_cut)
+{
+	switch (node_number()) {
+	case 1:
+		serve_orphan();
+		break;
+	case 2:
+		use_over_cut(true);
+		break;
+	default:
+		SKIP("there are no two nodes");
+	}
 }
