@@ -585,7 +585,7 @@ void session_end_tenant(struct server *server, const struct tenant *tenant, int 
 		session->lost = false; /* one that is closing keeps nothing more */
 		session_end(session, code, why);
 	}
-	orphan_end_all(server, tenant, ERROR_SESSION_ENDED);
+	orphan_end_all(server, tenant, tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED);
 }
 
 static void session_free(struct session *session)
