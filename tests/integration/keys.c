@@ -13,9 +13,9 @@
 #include "common/key_file.h"
 
 static const char *const keys_tenants[] = {
-	"alpha", "attacker", "auditor", "beta",	  "bystander", "churn",	  "cyclist",
-	"delta", "filler",   "gamma",	"greedy", "guesser",   "mallory", "other",
-	"owner", "prober",   "racer",	"reader", "storm",     "victim",  "writer",
+	"alpha",  "attacker", "auditor", "beta",   "bystander", "churn",   "cyclist", "delta",
+	"doomed", "filler",   "gamma",	 "greedy", "guesser",	"mallory", "other",   "owner",
+	"prober", "racer",    "reader",	 "storm",  "victim",	"writer",
 };
 
 void keys_of(const char *name, struct secure_key_pair *ret_pair)
