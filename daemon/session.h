@@ -66,8 +66,8 @@ struct session {
 	bool charged;	/* to the tenant */
 	uint64_t opened_ns;
 	uint64_t heartbeat_ms; /* as its welcome says, whatever the configuration says later */
-	bool lost;	  /* it closes since it was lost: its leases may be kept ... */
-	uint64_t lost_ns; /* ... from then on */
+	bool lost;	       /* it closes since it was lost: its leases may be kept ... */
+	uint64_t lost_ns;      /* ... from then on */
 	bool peer_gone;
 	bool unsendable;	 /* a message could not be queued: ends with the turn */
 	uint64_t close_limit_ns; /* until then the last messages may still go out */
