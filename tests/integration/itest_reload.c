@@ -220,7 +220,7 @@ TEST(reload__removed_tenant)
 	CHECK(tenants_wait(&h, "alpha", "configured", -1));
 	CHECK_INT(harness_connect("alpha", &pool), MEMPOOL_E_AUTH);
 	CHECK_INT(mempool_write(lease, 0, "x", 1), 0);
-	CHECK_INT(harness_number(&h, "sessions"), 1);
+	CHECK(harness_wait_number(&h, "sessions", 1, TENANTS_LATE_MS));
 	CHECK_INT(tenants_reload(&h, both), 0);
 	CHECK_INT(harness_connect("alpha", &pool), 0);
 	harness_close(&pool);

@@ -34,18 +34,22 @@ static int run(const char *seam, const char *extra, struct harness_output *ret_o
 	const char *argv[] = {"env",	  environment, harness_program("mempoold-seam", program),
 			      "--config", path,	       NULL};
 	int fd = mkstemp(path);
-	int r;
+	int r = keys_write_daemon("/tmp/itest.start.key");
 
+	if (r < 0)
+		return r;
 	snprintf(environment, sizeof(environment), "MEMPOOLD_SEAM=%s", seam);
 	r = dprintf(fd,
 		    "{\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
-		    "\"admin_socket\": \"/tmp/itest.start.sock\", \"sessions_max\": 8%s}",
+		    "\"admin_socket\": \"/tmp/itest.start.sock\", \"sessions_max\": 8, "
+		    "\"state_dir\": \"/tmp\", \"key_file\": \"/tmp/itest.start.key\"%s}",
 		    harness_endpoint(), extra);
 	(void)close(fd);
 	if (r > 0)
 		r = harness_run(argv, LIMIT_MS, ret_output);
 	(void)unlink(path);
 	(void)unlink("/tmp/itest.start.sock.lock");
+	(void)unlink("/tmp/itest.start.key");
 	return r;
 }
 
