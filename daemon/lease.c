@@ -656,8 +656,12 @@ static void lease_note_grace(const struct lease *lease)
 
 	if (lease->reason == ERROR_RELEASED)
 		return;
-	LIST_FOREACH (attachment, &lease->attachments, lease_link)
-		strike_grace_note(&attachment->lane->grace, now_ns);
+	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
+		if (lease->reason == ERROR_REVOKED)
+			strike_grace_note_operator(&attachment->lane->grace, now_ns);
+		else
+			strike_grace_note(&attachment->lane->grace, now_ns);
+	}
 }
 
 /* Who waits behind it may fit now. */

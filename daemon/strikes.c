@@ -67,6 +67,13 @@ void strike_grace_note(struct strike_grace *grace, uint64_t now_ns)
 	grace->noted = true;
 }
 
+void strike_grace_note_operator(struct strike_grace *grace, uint64_t now_ns)
+{
+	if (!grace->noted_operator || now_ns > grace->operator_ended_ns)
+		grace->operator_ended_ns = now_ns;
+	grace->noted_operator = true;
+}
+
 static void strikes_ban(struct strikes *strikes, const struct strike_limits *limits,
 			uint64_t now_ns)
 {
@@ -114,6 +121,11 @@ static bool strikes_pardon(struct strikes *strikes, const struct strike_limits *
 	struct strike_times *pardons = &strikes->pardons;
 
 	assert(limits->pardons_max <= STRIKES_CAP);
+	if (grace->noted_operator &&
+	    alive_ns < clock_add_ms(grace->operator_ended_ns, limits->grace_ms)) {
+		strikes->pardons_total++;
+		return true;
+	}
 	if (!grace->noted || alive_ns >= clock_add_ms(grace->ended_ns, limits->grace_ms))
 		return false;
 	strike_times_drop(pardons, strike_times_old(pardons, STRIKES_PARDON_WINDOW_MS, now_ns));

@@ -32,7 +32,8 @@ struct strike_limits {
 	uint64_t back_off_max_ms;
 	uint64_t ban_ms;
 	uint64_t grace_ms;    /* an access this soon after the end of a window may be no ill will */
-	uint32_t pardons_max; /* such accesses pardoned within a minute; at most STRIKES_CAP */
+	uint32_t pardons_max; /* such accesses pardoned within a minute; at most STRIKES_CAP. Not
+				 counted are those after the operator's doing, see below */
 };
 
 #define STRIKES_CAP 64 /* times of strikes, and of pardons, that are kept */
@@ -59,7 +60,9 @@ struct strikes {
 /* Of a lane; all zero at first. */
 struct strike_grace {
 	bool noted;
-	uint64_t ended_ns; /* when the daemon last ended a window of the lane */
+	bool noted_operator;
+	uint64_t ended_ns;	    /* when the daemon last ended a window of the lane */
+	uint64_t operator_ended_ns; /* when it last did so because the operator wished it */
 };
 
 /**
@@ -68,6 +71,14 @@ struct strike_grace {
  * Not for windows that end because the tenant wished it.
  */
 void strike_grace_note(struct strike_grace *grace, uint64_t now_ns);
+
+/**
+ * strike_grace_note_operator() - the same, because the operator wished it
+ *
+ * A tenant can bring about that its leases expire as often as it likes, but not this: so what
+ * follows from it is pardoned however often it happens.
+ */
+void strike_grace_note_operator(struct strike_grace *grace, uint64_t now_ns);
 
 /**
  * strikes_add() - count a strike
@@ -88,6 +99,7 @@ enum strike_outcome strikes_add(struct strikes *strikes, const struct strike_lim
  *
  * The death of a lane may be found seconds late. It is pardoned if the access can have been
  * before ended_ns + grace_ms; but not if pardons_max were pardoned within the last minute.
+ * Before operator_ended_ns + grace_ms it is pardoned in any case, and not counted.
  * Return: any outcome.
  */
 enum strike_outcome strikes_access_error(struct strikes *strikes,

@@ -375,6 +375,29 @@ TEST(strikes_access_error__pardons_over_all_lanes)
 	}
 }
 
+/* The operator may take back as many leases at a time as he likes, in the midst of transfers. */
+TEST(strikes_access_error__operator_is_pardoned_without_limit)
+{
+	struct strikes strikes = {0};
+	struct strike_grace grace = {0};
+
+	for (int i = 0; i < 20; i++) {
+		strike_grace_note_operator(&grace, 10 * S);
+		CHECK_INT(strikes_access_error(&strikes, &limits, &grace, 10 * S, 10 * S),
+			  STRIKE_PARDONED);
+	}
+	CHECK_INT(strikes.pardons_total, 20);
+	CHECK_INT(strikes_access_error(&strikes, &limits, &grace, 12 * S - 1, 12 * S - 1),
+		  STRIKE_PARDONED);
+	CHECK_INT(strikes_access_error(&strikes, &limits, &grace, 12 * S, 12 * S), STRIKE_COUNTED);
+	/* None of them was taken from those for other endings. */
+	for (int i = 0; i < 6; i++) {
+		strike_grace_note(&grace, 13 * S);
+		CHECK_INT(strikes_access_error(&strikes, &limits, &grace, 13 * S, 13 * S),
+			  i < 5 ? STRIKE_PARDONED : STRIKE_COUNTED);
+	}
+}
+
 TEST(strikes_access_error__no_pardons)
 {
 	struct strike_limits strict = limits;
