@@ -108,17 +108,26 @@ static void request_detach(struct admin_request *request)
 	request->connection = NULL;
 }
 
+/* A file has become free, perhaps the one that somebody waits for. */
+static void resume_accepting(struct admin *admin)
+{
+	if (evtimer_pending(admin->resume_event, NULL))
+		event_active(admin->resume_event, EV_TIMEOUT, 0);
+}
+
 static void connection_free(struct admin_connection *connection)
 {
+	struct admin *admin = connection->admin;
 	struct admin_request *request;
 
 	while ((request = LIST_FIRST(&connection->requests)))
 		request_detach(request);
 	assert(connection->outstanding == 0);
 	LIST_REMOVE(connection, entry);
-	connection->admin->connection_count--;
+	admin->connection_count--;
 	bufferevent_free(connection->bev);
 	free(connection);
+	resume_accepting(admin);
 }
 
 /* May free the connection. */
@@ -540,6 +549,7 @@ static void on_resume(evutil_socket_t fd, short events, void *arg)
 	loop_mark();
 	(void)fd;
 	(void)events;
+	(void)evtimer_del(admin->resume_event);
 	(void)event_add(admin->accept_event, NULL);
 }
 

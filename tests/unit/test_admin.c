@@ -748,3 +748,25 @@ TEST(admin_connection__no_descriptors)
 	CHECK_STR(ask(f, second, REQUEST("1", "echo")), RESULT("1", "{}"));
 	CHECK_STR(ask(f, first, REQUEST("2", "echo")), RESULT("2", "{}"));
 }
+
+/* The one who leaves makes room for the one who waits, at once. */
+TEST(admin_connection__descriptor_becomes_free)
+{
+	FIXTURE = fixture_start();
+	int first = client_new(f);
+	struct rlimit old, none;
+	uint64_t before_ns;
+
+	run_loop(f);
+	CLIENT second = client_new(f);
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none = old;
+	none.rlim_cur = 0;
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+	event_base_loop(f->base, EVLOOP_NONBLOCK);
+	setrlimit(RLIMIT_NOFILE, &old);
+	before_ns = clock_now_ns();
+	close(first);
+	CHECK_STR(ask(f, second, REQUEST("1", "echo")), RESULT("1", "{}"));
+	CHECK(clock_now_ns() - before_ns < 500 * CLOCK_NS_PER_MS);
+}
