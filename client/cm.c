@@ -106,6 +106,7 @@ void cm_open(struct cm *cm, struct rdma_event_channel *channel, struct sockaddr 
 	cm_set_private_data(cm, data);
 	cm->deadline_ns = deadline_ns;
 	cm->error = (struct client_error){0};
+	cm->accepted = (struct private_data){0};
 	if (rdma_create_id(channel, &cm->id, cm, RDMA_PS_TCP) != 0) {
 		cm->id = NULL;
 		cm_fail_errno(cm, "rdma_create_id", errno);
@@ -239,6 +240,8 @@ static void cm_handle(struct cm *cm, const struct cm_event *event)
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (cm->state != CM_CONNECTING)
 			break;
+		(void)private_data_decode(event->private_data, event->private_data_len_bytes,
+					  &cm->accepted);
 		cm_set_state(cm, CM_ESTABLISHED);
 		cm->ops->established(cm);
 		break;

@@ -45,8 +45,9 @@ struct cm {
 	uint8_t initiator_depth; /* reads that we may have outstanding */
 	uint8_t private_data_len_bytes;
 	uint8_t private_data[PROTO_PRIVATE_DATA_MAX];
-	pthread_cond_t changed;	   /* signalled when the state becomes ESTABLISHED or GONE */
-	struct client_error error; /* in CM_GONE */
+	struct private_data accepted; /* of the accept; its kind is 0 if it could not be read */
+	pthread_cond_t changed;	      /* signalled when the state becomes ESTABLISHED or GONE */
+	struct client_error error;    /* in CM_GONE */
 };
 
 /** cm_init() - Return: 0 or a negative errno */

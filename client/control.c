@@ -130,6 +130,20 @@ void control_deinit(struct mempool *pool)
 	(void)pthread_cond_destroy(&control->sent);
 }
 
+/* The welcome says the version again; this is what the handshake goes by. */
+static int control_check_accept(const struct private_data *accepted)
+{
+	if (accepted->kind != PRIVATE_DATA_ACCEPT)
+		return client_error_raise(MEMPOOL_E_PROTOCOL,
+					  "what accepted the connection is no mempoold");
+	if (accepted->version != PROTO_VERSION)
+		return client_error_raise(MEMPOOL_E_VERSION,
+					  "the daemon wants version %u of the protocol, which we "
+					  "have not offered",
+					  accepted->version);
+	return 0;
+}
+
 int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_ns)
 {
 	int r;
@@ -137,6 +151,8 @@ int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_
 	(void)pthread_mutex_lock(&pool->lock);
 	cm_open(&pool->control.cm, pool->channel, peer, &control_request_data, deadline_ns);
 	r = cm_wait(&pool->control.cm, &pool->lock);
+	if (r == 0)
+		r = control_check_accept(&pool->control.cm.accepted);
 	(void)pthread_mutex_unlock(&pool->lock);
 	return r;
 }
@@ -383,6 +399,11 @@ static void control_error(struct mempool *pool, const struct message *m)
 		return;
 	}
 	client_error_told(&error, &m->u.error);
+	/* In clear: it is not the tenant that the daemon does not know. */
+	if (pool->secrets->channel.refused && error.code == MEMPOOL_E_AUTH)
+		client_error_set(&error, MEMPOOL_E_AUTH,
+				 "the daemon cannot read our greeting: the daemon's key is not the "
+				 "one that we were given, or somebody changes messages on the way");
 	control_lose(pool, error.code, error.text);
 }
 
