@@ -289,7 +289,7 @@ int harness_configure(struct harness *h, const struct harness_options *options)
 	if (options->tenants != NULL)
 		fprintf(file, "\"tenants\": %s", options->tenants);
 	else
-		keys_print_tenants(file);
+		keys_print_tenants(file, options->quota);
 	fprintf(file, "}\n");
 	return fclose(file) == 0 ? 0 : -errno;
 }
@@ -592,6 +592,23 @@ int harness_order(struct harness *h, const char *method, json_t *params, char *r
 int harness_revoke(struct harness *h, uint64_t id)
 {
 	return harness_order(h, "lease.revoke", json_pack("{s:I}", "id", (json_int_t)id), NULL);
+}
+
+unsigned int harness_count_log(const struct harness *h, const char *text, const char *also)
+{
+	char path[HARNESS_TEXT_MAX];
+	char line[1024];
+	unsigned int lines = 0;
+	FILE *file;
+
+	harness_path(h, "log", path);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return 0;
+	while (fgets(line, sizeof(line), file) != NULL)
+		lines += strstr(line, text) != NULL && (also == NULL || strstr(line, also) != NULL);
+	fclose(file);
+	return lines;
 }
 
 int64_t harness_rss_bytes(pid_t pid)

@@ -62,6 +62,7 @@ struct harness_options {
 	const char *extra;  /* further members of the configuration, or NULL */
 	const char
 		*tenants; /* the list "tenants" instead of all that tests know (keys.h), or NULL */
+	const char *quota;  /* members of the quota of each of these, or NULL */
 };
 
 struct rpc;
@@ -154,6 +155,12 @@ bool harness_wait_lease_gone(struct harness *h, uint64_t id, uint64_t limit_ms);
 
 /** harness_revoke() - Return: 0, or the code of the refusal, -EIO if there is no answer */
 int harness_revoke(struct harness *h, uint64_t id);
+
+/**
+ * harness_count_log() - lines of the daemon's log, of all its lives, that have a text in them
+ * @also: a second text that they must have; NULL: none
+ */
+unsigned int harness_count_log(const struct harness *h, const char *text, const char *also);
 
 /** harness_rss_bytes() - resident memory of a process; -1 if unknown */
 int64_t harness_rss_bytes(pid_t pid);

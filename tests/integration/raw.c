@@ -34,6 +34,15 @@ static int raw_event(struct raw *raw, uint64_t limit_ms, struct rdma_cm_event **
 	return rdma_get_cm_event(raw->channel, ret_event) == 0 ? 0 : -errno;
 }
 
+static void raw_keep_reply(struct raw *raw, const struct rdma_conn_param *param)
+{
+	uint8_t len_bytes = param->private_data == NULL ? 0 : param->private_data_len;
+
+	raw->reply_bytes = len_bytes < sizeof(raw->reply) ? len_bytes : sizeof(raw->reply);
+	if (raw->reply_bytes > 0)
+		memcpy(raw->reply, param->private_data, raw->reply_bytes);
+}
+
 /* Return: 0 for the event that was expected; a reject's code; or a negative errno. */
 static int raw_expect(struct raw *raw, enum rdma_cm_event_type type)
 {
@@ -45,6 +54,8 @@ static int raw_expect(struct raw *raw, enum rdma_cm_event_type type)
 		return r;
 	if (event->event == type) {
 		r = 0;
+		if (type == RDMA_CM_EVENT_ESTABLISHED)
+			raw_keep_reply(raw, &event->param.conn);
 	} else if (event->event == RDMA_CM_EVENT_REJECTED) {
 		r = -ECONNREFUSED;
 		if (private_data_decode(event->param.conn.private_data,
@@ -143,6 +154,14 @@ int raw_request(struct raw *raw, const void *data, uint8_t len_bytes)
 	if (rdma_connect(raw->id, &param) != 0)
 		return -errno;
 	return raw_expect(raw, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+int raw_adopt(struct raw *raw, struct rdma_cm_id *id)
+{
+	*raw = (struct raw){.id = id, .channel = rdma_create_event_channel()};
+	if (raw->channel == NULL || rdma_migrate_id(id, raw->channel) != 0)
+		return -errno;
+	return raw_create_qp(raw);
 }
 
 int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes)
@@ -276,12 +295,11 @@ static int raw_decode(struct raw *raw, const uint8_t *bytes, uint32_t len_bytes,
 	return r < 0 ? r : message_decode(opened, opened_bytes, ret_m);
 }
 
-/* Return: 1 = a message, 0 = nothing. */
-static int raw_poll(struct raw *raw, struct message *ret_m)
+int raw_take(struct raw *raw, uint8_t *bytes, uint32_t *ret_len_bytes)
 {
 	struct ibv_wc wc;
-	int r;
 
+	raw_look_at_events(raw);
 	while (verbs_poll_cq(raw->cq.cq, 1, &wc) == 1) {
 		if (wc.status != IBV_WC_SUCCESS) {
 			raw->gone = true;
@@ -291,24 +309,29 @@ static int raw_poll(struct raw *raw, struct message *ret_m)
 			raw->sends_posted--;
 			continue;
 		}
-		r = raw_decode(raw, raw->memory + wc.wr_id * PROTO_FRAME_MAX, wc.byte_len, ret_m);
+		memcpy(bytes, raw->memory + wc.wr_id * PROTO_FRAME_MAX, wc.byte_len);
 		(void)raw_post_receive(raw, wc.wr_id);
-		if (r == 0)
-			return 1;
+		*ret_len_bytes = wc.byte_len;
+		return 1;
 	}
-	return 0;
+	return raw->gone ? -ENETRESET : 0;
 }
 
 int raw_wait(struct raw *raw, uint64_t limit_ms, struct message *ret_m)
 {
 	uint64_t until_ns = clock_add_ms(clock_now_ns(), limit_ms);
+	uint8_t bytes[PROTO_FRAME_MAX];
+	uint32_t len_bytes;
+	int r;
 
 	for (;;) {
-		raw_look_at_events(raw);
-		if (raw_poll(raw, ret_m) == 1)
+		r = raw_take(raw, bytes, &len_bytes);
+		if (r == 1 && raw_decode(raw, bytes, len_bytes, ret_m) == 0)
 			return 1;
-		if (raw->gone)
-			return -ENETRESET;
+		if (r < 0)
+			return r;
+		if (r == 1)
+			continue;
 		if (clock_now_ns() >= until_ns)
 			return 0;
 		harness_sleep_ms(1);

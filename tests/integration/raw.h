@@ -28,7 +28,9 @@ struct raw {
 	bool sealing;	    /* messages go through the channel */
 	struct secure_key_pair own;
 	struct channel secrets;
-	bool gone; /* disconnected, or a work request has failed */
+	bool gone;			       /* disconnected, or a work request has failed */
+	uint8_t reply[PROTO_PRIVATE_DATA_MAX]; /* private data of the accept */
+	uint8_t reply_bytes;
 };
 
 /**
@@ -43,6 +45,14 @@ int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes);
 /** raw_prepare(), raw_request() - the two halves of raw_connect(): the QP exists in between */
 int raw_prepare(struct raw *raw);
 int raw_request(struct raw *raw, const void *data, uint8_t len_bytes);
+
+/**
+ * raw_adopt() - be the passive end: a QP with receives on the id of a connect request
+ * @id: owned by @raw in any case, and moved to an event channel of its own
+ *
+ * Then rdma_accept() or rdma_reject(). Return: 0 or a negative errno; raw_close() in any case.
+ */
+int raw_adopt(struct raw *raw, struct rdma_cm_id *id);
 
 /** raw_connect_as() - with proper private data */
 int raw_connect_as(struct raw *raw, const struct private_data *data);
@@ -63,6 +73,14 @@ int raw_send_message(struct raw *raw, const struct message *m);
 
 /** raw_wait() - Return: 1 = a message; 0 = none in time; -ENETRESET = the connection is over */
 int raw_wait(struct raw *raw, uint64_t limit_ms, struct message *ret_m);
+
+/**
+ * raw_take() - the next SEND that has come, as it is, without waiting
+ * @bytes: room for PROTO_FRAME_MAX
+ *
+ * Return: 1; 0 = none; -ENETRESET = none, and the connection is over.
+ */
+int raw_take(struct raw *raw, uint8_t *bytes, uint32_t *ret_len_bytes);
 
 /** raw_hello() - say hello and wait for the welcome; Return: 0 or a negative errno */
 int raw_hello(struct raw *raw, struct message_welcome *ret_welcome);
