@@ -4,98 +4,20 @@
  * session now and then. Others do their work meanwhile and are none the worse for it.
  */
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/clock.h"
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
 #include "tests/integration/proof.h"
 #include "tests/redteam/figures.h"
+#include "tests/redteam/worker.h"
 
 #define PAGE		  4096
-#define TTL_MS		  3600000
 #define LANES_PER_SESSION 10
-#define SAMPLES_MAX	  65536
-
-/* A tenant that works, and how long its transfers take. */
-struct worker {
-	atomic_bool stop;
-	pthread_t thread;
-	mempool *pool;
-	mempool_lease *lease;
-	uint64_t took_ns[SAMPLES_MAX];
-	size_t count;
-	uint64_t wrong;
-	int code;
-};
-
-static void worker_once(struct worker *worker, uint8_t mark)
-{
-	uint64_t begun_ns = clock_now_ns();
-	uint8_t sent[PAGE];
-	uint8_t got[PAGE];
-
-	memset(sent, mark, PAGE);
-	worker->code = mempool_write(worker->lease, 0, sent, PAGE);
-	if (worker->code == 0)
-		worker->code = mempool_read(worker->lease, 0, got, PAGE);
-	worker->took_ns[worker->count++ % SAMPLES_MAX] = clock_now_ns() - begun_ns;
-	worker->wrong += worker->code == 0 && memcmp(sent, got, PAGE) != 0;
-}
-
-static void *worker_thread(void *arg)
-{
-	struct worker *worker = arg;
-	uint8_t mark = 1;
-
-	while (!atomic_load(&worker->stop) && worker->code == 0) {
-		worker_once(worker, mark++);
-		harness_sleep_ms(1);
-	}
-	return NULL;
-}
-
-static void worker_end(struct worker *worker)
-{
-	atomic_store(&worker->stop, true);
-	if (worker->thread != 0)
-		(void)pthread_join(worker->thread, NULL);
-	worker->thread = 0;
-}
-
-static void worker_end_at(struct worker **worker)
-{
-	worker_end(*worker);
-}
-
-static void worker_print(struct worker *worker, const char *when)
-{
-	size_t count = worker->count < SAMPLES_MAX ? worker->count : SAMPLES_MAX;
-
-	CHECK(count > 0);
-	harness_sort(worker->took_ns, count);
-	printf("# %s: %zu writes and reads of 4 KiB, half within %.2f ms, 99 %% within %.2f ms, "
-	       "all within %.2f ms\n",
-	       when, count, (double)worker->took_ns[count / 2] / 1e6,
-	       (double)worker->took_ns[count * 99 / 100] / 1e6,
-	       (double)worker->took_ns[count - 1] / 1e6);
-	worker->count = 0;
-}
-
-static void worker_run_alone(struct worker *worker)
-{
-	for (int i = 0; i < 200 && worker->code == 0; i++) {
-		worker_once(worker, (uint8_t)i);
-		harness_sleep_ms(1);
-	}
-	CHECK_INT(worker->code, 0);
-	worker_print(worker, "alone");
-}
+#define RUNS_ALONE	  200
 
 struct guesser {
 	struct peer peer;
@@ -149,31 +71,28 @@ static void guess(struct guesser *guesser, const struct message_descriptor *at)
 TEST(guess__others_are_not_affected)
 {
 	HARNESS(h, .extra = "\"lane_wait_min\": \"0\"");
-	SESSION(alpha, "alpha");
+	WORKER(worker, "alpha");
 	__attribute__((cleanup(guesser_end))) struct guesser guesser = {0};
-	static struct worker worker;
-	__attribute__((cleanup(worker_end_at))) struct worker *work = &worker;
 	uint64_t guesses = figure(500);
-	struct message_descriptor at;
+	struct message_descriptor at = proof_descriptor(worker->lease);
 
-	worker.pool = alpha;
-	CHECK_INT(harness_acquire(alpha, PAGE, TTL_MS, &worker.lease), 0);
-	at = proof_descriptor(worker.lease);
-	worker_run_alone(&worker);
+	worker_run(worker, RUNS_ALONE);
+	CHECK_INT(atomic_load(&worker->code), 0);
+	worker_print(worker, "alone");
 	CHECK(!test_has_failed());
-	CHECK_INT(pthread_create(&worker.thread, NULL, worker_thread, &worker), 0);
+	CHECK_INT(worker_start(worker), 0);
 	while (guesser.tried < guesses && !test_has_failed())
 		guess(&guesser, &at);
-	worker_end(work);
+	worker_stop(worker);
 	printf("# S3 guessing: %" PRIu64 " tried, %" PRIu64 " refused, %" PRIu64 " hit\n",
 	       guesser.tried, guesser.refused, guesser.hit);
-	worker_print(&worker, "meanwhile");
+	worker_print(worker, "meanwhile");
 	CHECK(!test_has_failed());
 	CHECK_INT(guesser.refused, guesser.tried);
-	CHECK_INT(worker.code, 0);
-	CHECK_INT(worker.wrong, 0);
+	CHECK_INT(atomic_load(&worker->code), 0);
+	CHECK_INT(atomic_load(&worker->wrong), 0);
 	guesser_end(&guesser);
-	harness_close(&alpha);
+	worker_close(worker);
 	accounts_check(&h);
 	CHECK(!test_has_failed());
 	CHECK_INT(harness_stop(&h), 0);
