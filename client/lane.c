@@ -398,8 +398,11 @@ static int lane_set_up(struct lane *lane)
 	if (lane->state == LANE_OPENING) {
 		lane->state = LANE_UP;
 		lane->incarnation = ++pool->incarnations;
+	} else if (pool->control.lost) {
+		r = client_error_forward(&pool->control.loss);
 	} else {
-		r = client_error_forward(&lane->cm.error);
+		r = client_error_raise(MEMPOOL_E_LANE, "the data connection was lost at once: %s",
+				       lane->cm.error.text);
 	}
 	(void)pthread_mutex_unlock(&pool->lock);
 	return r;

@@ -347,7 +347,11 @@ static int pool_connect(struct mempool *pool, struct addrinfo *list, uint64_t de
 	r = control_hello(pool, deadline_ns);
 	if (r < 0)
 		return r;
-	return lane_open(&pool->lane, deadline_ns);
+	r = lane_open(&pool->lane, deadline_ns);
+	/* If the session is lost, too, its connection says so at the next attempt, and why. */
+	if (r == MEMPOOL_E_LANE || r == MEMPOOL_E_LANE_OFFER)
+		r = lane_open(&pool->lane, deadline_ns);
+	return r;
 }
 
 static int pool_resolve(const struct address *address, struct addrinfo **ret_list)

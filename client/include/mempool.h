@@ -126,11 +126,16 @@ struct mempool_connect_opts {
  * the host's name, which is the system resolver's, may take longer than that.
  * Thread: any. State: none needed.
  *
- * Errors: MEMPOOL_E_INVALID (an argument, or the key file cannot be used), MEMPOOL_E_RESOLVE (no such host),
- * MEMPOOL_E_NO_RDMA (the route does not lead over an RDMA device), MEMPOOL_E_UNREACHABLE
- * (nobody answers), MEMPOOL_E_REJECTED (nobody listens there), MEMPOOL_E_AUTH (the daemon does
- * not know our key, or has another than we expect), MEMPOOL_E_VERSION, MEMPOOL_E_SESSIONS_MAX, MEMPOOL_E_DEVICE (the daemon refused),
- * MEMPOOL_E_TIMEOUT, MEMPOOL_E_NO_MEMORY, MEMPOOL_E_SYSTEM.
+ * Errors: MEMPOOL_E_INVALID (an argument, or the key file cannot be used), MEMPOOL_E_RESOLVE
+ * (no such host), MEMPOOL_E_NO_RDMA (the route does not lead over an RDMA device),
+ * MEMPOOL_E_UNREACHABLE (nobody answers), MEMPOOL_E_REJECTED (nobody listens there),
+ * MEMPOOL_E_AUTH (the daemon does not know our key or has another than we expect, or somebody
+ * changes messages on the way), MEMPOOL_E_VERSION, MEMPOOL_E_SESSIONS_MAX, MEMPOOL_E_DEVICE,
+ * MEMPOOL_E_CONNECTIONS_MAX, MEMPOOL_E_ADDRESS_MAX, MEMPOOL_E_HANDSHAKES_MAX,
+ * MEMPOOL_E_QUOTA_SESSIONS, MEMPOOL_E_QUOTA_LANES, MEMPOOL_E_BACK_OFF, MEMPOOL_E_BANNED (the
+ * daemon refused), MEMPOOL_E_PROTOCOL, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_LANE,
+ * MEMPOOL_E_LANE_OFFER (what was there was lost again), MEMPOOL_E_TIMEOUT,
+ * MEMPOOL_E_NO_MEMORY, MEMPOOL_E_SYSTEM.
  * Since 0.1.
  */
 int mempool_connect(const char *address, const struct mempool_connect_opts *opts,
