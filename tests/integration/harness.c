@@ -289,7 +289,7 @@ int harness_configure(struct harness *h, const struct harness_options *options)
 	if (options->tenants != NULL)
 		fprintf(file, "\"tenants\": %s", options->tenants);
 	else
-		keys_print_tenants(file, options->quota);
+		keys_print_tenants(file);
 	fprintf(file, "}\n");
 	return fclose(file) == 0 ? 0 : -errno;
 }

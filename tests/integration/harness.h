@@ -61,8 +61,7 @@ struct harness_options {
 	const char *limits; /* members of the configuration instead of HARNESS_NO_LIMITS, or NULL */
 	const char *extra;  /* further members of the configuration, or NULL */
 	const char
-		*tenants;  /* the list "tenants" instead of all that tests know (keys.h), or NULL */
-	const char *quota; /* members of the quota of each of these, or NULL */
+		*tenants; /* the list "tenants" instead of all that tests know (keys.h), or NULL */
 };
 
 struct rpc;

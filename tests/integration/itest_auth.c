@@ -18,6 +18,7 @@
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
+#include "tests/integration/tenants.h"
 
 #define START_LIMIT_MS 30000
 #define LATE_MS	       10000
@@ -28,9 +29,6 @@
 	"\"handshake_timeout\": \"500ms\", \"heartbeat\": \"0\", "                                 \
 	"\"connections_max_per_address\": 65536, \"handshakes_max\": 65536, "                      \
 	"\"handshakes_max_per_address\": 65536"
-
-/* All that a tenant may have is one session: what was charged and not given back shows. */
-#define ONE_SESSION "\"sessions\": 1"
 
 static int try_connect(const char *tenant, const char *daemon_key, mempool **ret_pool)
 {
@@ -58,13 +56,15 @@ static void try_refused(const char *tenant, const char *daemon_key, int code, co
 	CHECK(strchr(mempool_last_error(), '\n') == NULL);
 }
 
-/* A tenant can have its one session, and no second. */
+/* By its books, and because it can have the one session that it may, and no second. */
 static void check_nothing_charged(struct harness *h, const char *tenant)
 {
 	mempool *pool = NULL;
 	mempool *second = NULL;
 
 	CHECK(harness_wait_number(h, "sessions", 0, LATE_MS));
+	CHECK_INT(tenants_number(h, tenant, "charged.sessions"), 0);
+	CHECK_INT(tenants_quota(h, tenant, "{\"sessions\": 1}"), 0);
 	CHECK_INT(try_connect(tenant, NULL, &pool), 0);
 	CHECK_INT(try_connect(tenant, NULL, &second), MEMPOOL_E_QUOTA_SESSIONS);
 	mempool_close(pool);
@@ -83,7 +83,7 @@ static void finish(struct harness *h)
 
 TEST(auth__key_of_no_tenant)
 {
-	HARNESS(h, .limits = LIMITS, .quota = ONE_SESSION);
+	HARNESS(h, .limits = LIMITS);
 
 	for (int i = 0; i < 3; i++)
 		try_refused("nobody", NULL, MEMPOOL_E_AUTH, error_text(ERROR_AUTH));
@@ -94,7 +94,7 @@ TEST(auth__key_of_no_tenant)
 
 TEST(auth__wrong_key_of_the_daemon)
 {
-	HARNESS(h, .limits = LIMITS, .quota = ONE_SESSION);
+	HARNESS(h, .limits = LIMITS);
 	char other[KEYS_TEXT_MAX];
 
 	for (int i = 0; i < 3; i++)
@@ -141,7 +141,7 @@ static int try_versions(uint16_t version_min, uint16_t version)
 
 TEST(auth__other_versions)
 {
-	HARNESS(h, .limits = LIMITS, .quota = ONE_SESSION);
+	HARNESS(h, .limits = LIMITS);
 	struct message hello = raw_hello_message();
 
 	CHECK_INT(try_versions(PROTO_VERSION + 1, PROTO_VERSION + 1), ERROR_VERSION);
@@ -155,7 +155,7 @@ TEST(auth__other_versions)
 
 TEST(auth__garbage_instead_of_hello)
 {
-	HARNESS(h, .limits = LIMITS, .quota = ONE_SESSION);
+	HARNESS(h, .limits = LIMITS);
 	static const uint32_t lens_bytes[] = {1, 47, 48, 95, 96, 139, 140, 141, 4096, 8192};
 	uint8_t garbage[PROTO_FRAME_MAX];
 
@@ -174,7 +174,7 @@ TEST(auth__garbage_instead_of_hello)
 /* A proper message, sealed as the first should be, that is no hello. */
 TEST(auth__something_else_instead_of_hello)
 {
-	HARNESS(h, .limits = LIMITS, .quota = ONE_SESSION);
+	HARNESS(h, .limits = LIMITS);
 	struct message ping = {.type = MESSAGE_PING, .request_id = 1};
 
 	for (int i = 0; i < 5; i++)
@@ -186,7 +186,7 @@ TEST(auth__something_else_instead_of_hello)
 
 TEST(auth__no_hello_at_all)
 {
-	HARNESS(h, .limits = LIMITS, .quota = ONE_SESSION);
+	HARNESS(h, .limits = LIMITS);
 	__attribute__((cleanup(raw_close))) struct raw raw = {0};
 	uint64_t begun_ns = clock_now_ns();
 
@@ -213,7 +213,7 @@ static void misbehave(const char *tenant)
 
 TEST(auth__hello_of_a_banned_tenant)
 {
-	HARNESS(h, .limits = LIMITS, .quota = ONE_SESSION);
+	HARNESS(h, .limits = LIMITS);
 	struct message hello = raw_hello_message();
 	mempool *pool = NULL;
 	uint64_t begun_ns;

@@ -56,14 +56,13 @@ int keys_write_daemon(const char *path)
 	return r;
 }
 
-void keys_print_tenants(FILE *file, const char *quota)
+void keys_print_tenants(FILE *file)
 {
 	char text[KEYS_TEXT_MAX];
 
 	fprintf(file, "\"tenants\": [");
 	for (size_t i = 0; i < sizeof(keys_tenants) / sizeof(keys_tenants[0]); i++)
-		fprintf(file, "%s{\"name\": \"%s\", \"keys\": [\"%s\"], \"quota\": {%s}}",
-			i > 0 ? ",\n  " : "", keys_tenants[i],
-			keys_public_text(keys_tenants[i], text), quota != NULL ? quota : "");
+		fprintf(file, "%s{\"name\": \"%s\", \"keys\": [\"%s\"]}", i > 0 ? ",\n  " : "",
+			keys_tenants[i], keys_public_text(keys_tenants[i], text));
 	fprintf(file, "]");
 }

@@ -22,10 +22,7 @@ char *keys_public_text(const char *name, char buf[KEYS_TEXT_MAX]);
 /** keys_write_daemon() - the daemon's key file; Return: 0 or a negative errno */
 int keys_write_daemon(const char *path);
 
-/**
- * keys_print_tenants() - "tenants" of a configuration: all that tests know
- * @quota: members of the quota of each, or NULL
- */
-void keys_print_tenants(FILE *file, const char *quota);
+/** keys_print_tenants() - "tenants" of a configuration: all that tests know */
+void keys_print_tenants(FILE *file);
 
 #endif

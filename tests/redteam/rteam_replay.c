@@ -13,6 +13,7 @@
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
 #include "tests/integration/peer.h"
+#include "tests/integration/tenants.h"
 #include "tests/redteam/relay.h"
 
 #define VICTIM	  "victim"
@@ -124,8 +125,7 @@ static void close_all(struct raw (*raws)[REPLAYS])
 /* All of them at the same time, beside the one session that the tenant may have. */
 TEST(replay__of_a_greeting_costs_the_tenant_nothing)
 {
-	HARNESS(h, .limits = LIMITS "\"ban_after\": 0", .quota = "\"sessions\": 1",
-		.sessions_max = REPLAYS + 10);
+	HARNESS(h, .limits = LIMITS "\"ban_after\": 0", .sessions_max = REPLAYS + 10);
 	__attribute__((cleanup(close_all))) struct raw raws[REPLAYS] = {0};
 	struct loot loot = {0};
 	mempool *pool = NULL;
@@ -137,6 +137,8 @@ TEST(replay__of_a_greeting_costs_the_tenant_nothing)
 	for (int i = 0; i < REPLAYS; i++)
 		CHECK_INT(replay(&raws[i], &loot), 0);
 	CHECK_INT(harness_number(&h, "sessions"), REPLAYS);
+	CHECK_INT(tenants_number(&h, VICTIM, "charged.sessions"), 0);
+	CHECK_INT(tenants_quota(&h, VICTIM, "{\"sessions\": 1}"), 0);
 	CHECK_INT(connect_victim(&pool), 0);
 	use(pool);
 	CHECK_INT(connect_victim(&second), MEMPOOL_E_QUOTA_SESSIONS);
@@ -146,6 +148,7 @@ TEST(replay__of_a_greeting_costs_the_tenant_nothing)
 	CHECK(harness_wait_number(&h, "sessions", 1, LATE_MS));
 	use(pool);
 	CHECK(!test_has_failed());
+	CHECK_INT(tenants_number(&h, VICTIM, "strikes"), 0);
 	CHECK_INT(harness_number(&h, "counters.strikes"), 0);
 	CHECK_INT(harness_number(&h, "counters.protocol_errors"), 0);
 	/* The first, which was recorded, and the one that works. */

@@ -400,6 +400,7 @@ TEST(silent__a_thousand)
 	       silent->accepted, (double)(in_ns - begun_ns) / 1e9, looks.most_sessions - 1,
 	       (double)(clock_now_ns() - in_ns) / 1e9, deadline_ms / 1000, looks.count,
 	       (double)looks.longest_ns / 1e6, files, looks.most_files);
+	printf("# longest turn %" PRId64 " us\n", harness_number(&h, "longest_turn_us"));
 	CHECK(looks.longest_ns < ADMIN_MS * CLOCK_NS_PER_MS);
 	CHECK(files > 0);
 	CHECK_INT(looks.most_files, files);
