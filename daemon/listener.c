@@ -7,7 +7,8 @@
  * Invariants: an event is copied and acknowledged before it is acted on, exactly once, since
  * destroying an id waits for the acknowledgement of its events; an id that nobody took is
  * rejected with a reason and destroyed by the verbs worker. While many of those wait, no events
- * are taken: further requests fill the kernel's backlog, which turns the rest away.
+ * are taken: further requests fill the kernel's backlog, and those behind it are dropped
+ * there, so that their senders try again.
  *
  * Thread: the loop.
  */
@@ -193,6 +194,18 @@ static void listener_discard_done(struct worker_job *job)
 	server_maybe_stopped(server);
 }
 
+void listener_name_peer(struct rdma_cm_id *id, char *buf)
+{
+	char host[LISTENER_PEER_MAX - sizeof(":65535")];
+	char port[sizeof("65535")];
+
+	if (getnameinfo(rdma_get_peer_addr(id), sizeof(struct sockaddr_in6), host, sizeof(host),
+			port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(buf, LISTENER_PEER_MAX, "%s:%s", host, port);
+	else
+		snprintf(buf, LISTENER_PEER_MAX, "unknown");
+}
+
 static enum cm_kind listener_no_object = CM_NONE;
 
 static void listener_reject(struct server *server, struct rdma_cm_id *id, int code)
@@ -200,10 +213,12 @@ static void listener_reject(struct server *server, struct rdma_cm_id *id, int co
 	struct private_data data = {.kind = PRIVATE_DATA_REJECT, .code = (uint32_t)code};
 	struct listener_discard *discard = calloc(1, sizeof(*discard));
 	uint8_t bytes[PROTO_PRIVATE_DATA_MAX];
+	char peer[LISTENER_PEER_MAX];
 
 	server->counters.sessions_rejected++;
-	log_limited(LOG_LEVEL_INFO, &listener_reject_limit, "connection rejected reason=%s",
-		    error_name(code));
+	listener_name_peer(id, peer);
+	log_limited(LOG_LEVEL_INFO, &listener_reject_limit, "connection rejected peer=%s reason=%s",
+		    peer, error_name(code));
 	id->context = &listener_no_object;
 	(void)rdma_reject(id, bytes, private_data_encode(&data, bytes));
 	if (discard == NULL) {
@@ -287,14 +302,27 @@ static void listener_connect_request(struct server *server, const struct listene
 		listener_reject(server, event->id, code);
 }
 
+/* What an operator needs to tell a network that loses packets from a client that gives up. */
+static void listener_log_failure(const struct listener_event *event)
+{
+	const struct session *session = NULL;
+
+	if (*event->object == CM_SESSION)
+		session = (const struct session *)(const void *)event->object;
+	else if (*event->object == CM_LANE)
+		session = ((const struct lane *)(const void *)event->object)->session;
+	log_info("connection not made peer=%s event=%s status=%d",
+		 session != NULL ? session->peer : "unknown", rdma_event_str(event->type),
+		 event->status);
+}
+
 static void listener_connection_over(struct server *server, const struct listener_event *event)
 {
 	enum cm_kind *kind = event->object;
 
 	(void)server;
 	if (event->type != RDMA_CM_EVENT_DISCONNECTED)
-		log_debug("connection not made event=%s status=%d", rdma_event_str(event->type),
-			  event->status);
+		listener_log_failure(event);
 	if (*kind == CM_SESSION)
 		session_disconnected((struct session *)(void *)kind);
 	else if (*kind == CM_LANE)
@@ -320,9 +348,7 @@ static void listener_dispatch(struct server *server, const struct listener_event
 		if (*event->object == CM_SESSION)
 			session_connected((struct session *)(void *)event->object);
 		break;
-	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-		break;
-	default:
+	default: /* RDMA_CM_EVENT_TIMEWAIT_EXIT among them, which nothing here waits for */
 		log_debug("rdma_cm event ignored event=%s status=%d", rdma_event_str(event->type),
 			  event->status);
 	}

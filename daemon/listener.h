@@ -14,6 +14,7 @@ struct event;
 struct server;
 
 #define LISTENER_ERROR_MAX 512
+#define LISTENER_PEER_MAX  64
 
 /* The rdma_cm event channel of the daemon and the addresses it listens on. */
 struct listener {
@@ -36,6 +37,9 @@ int listener_bind(struct listener *listener, const struct config *config, char *
 
 /** listener_context() - the device that a listen address belongs to; NULL if all are wildcards */
 struct ibv_context *listener_context(const struct listener *listener);
+
+/** listener_name_peer() - who is at the other end, for people; @buf: LISTENER_PEER_MAX bytes */
+void listener_name_peer(struct rdma_cm_id *id, char *buf);
 
 /** listener_start() - listen, and serve the channel's events from the loop; Return: 0 or a negative errno */
 int listener_start(struct server *server, char *error);

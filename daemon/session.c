@@ -13,7 +13,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,18 +129,6 @@ static int session_accept_connection(struct rdma_cm_id *id)
 	return verbs_qp_set_min_rnr_timer(id->qp);
 }
 
-static void session_name_peer(struct session *session, struct rdma_cm_id *id)
-{
-	char host[48];
-	char port[8];
-
-	if (getnameinfo(rdma_get_peer_addr(id), sizeof(struct sockaddr_in6), host, sizeof(host),
-			port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(session->peer, sizeof(session->peer), "%s:%s", host, port);
-	else
-		snprintf(session->peer, sizeof(session->peer), "unknown");
-}
-
 static void session_address_banned(const struct session *session)
 {
 	uint64_t ban_ms = session->server->config.ban_time_ms;
@@ -226,7 +213,7 @@ int session_accept(struct server *server, struct rdma_cm_id *id, const struct pr
 		return r;
 	}
 	channel_init_daemon(session->channel, data, PROTO_VERSION, server->identity.own);
-	session_name_peer(session, id);
+	listener_name_peer(id, session->peer);
 	r = session_create_qp(session, id);
 	if (r < 0)
 		goto err_destroy_qp;

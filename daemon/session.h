@@ -13,6 +13,7 @@
 #include "daemon/lane.h"
 #include "daemon/lane_queue.h"
 #include "daemon/lease.h"
+#include "daemon/listener.h"
 #include "daemon/notices.h"
 #include "daemon/worker.h"
 #include "proto/message.h"
@@ -49,7 +50,7 @@ struct session {
 	struct channel *channel;		/* one of the daemon's identity */
 	struct tenant *tenant;			/* NULL before hello */
 	uint8_t instance[PROTO_INSTANCE_BYTES]; /* of the client, from hello */
-	char peer[64];				/* address for the log */
+	char peer[LISTENER_PEER_MAX];		/* address for the log */
 	struct deadline deadline;		/* for hello; then looks after the peer's silence */
 	TAILQ_HEAD(, lane) lanes;
 	uint32_t lane_count;
