@@ -308,7 +308,7 @@ void admission_established(struct admission_ticket *ticket)
 {
 	struct admission_address *address = ticket->address;
 
-	assert(address != NULL && !ticket->established);
+	assert(address != NULL && !ticket->established && !ticket->failed);
 	ticket->established = true;
 	admission_handshake_over(address);
 	if (address->failures > 0)
@@ -316,7 +316,7 @@ void admission_established(struct admission_ticket *ticket)
 }
 
 /* Return: true if the failure began a ban. */
-static bool admission_fail(struct admission_address *address, uint64_t now_ns)
+static bool admission_count_failure(struct admission_address *address, uint64_t now_ns)
 {
 	struct admission *admission = address->admission;
 	const struct admission_limits *limits = &admission->limits;
@@ -344,6 +344,19 @@ static bool admission_fail(struct admission_address *address, uint64_t now_ns)
 	return false;
 }
 
+bool admission_failed(struct admission_ticket *ticket, uint64_t now_ns)
+{
+	struct admission_address *address = ticket->address;
+
+	assert(address != NULL);
+	if (ticket->established || ticket->failed)
+		return false;
+	ticket->failed = true;
+	now_ns = admission_forward(address->admission, now_ns);
+	admission_age(address, now_ns);
+	return admission_count_failure(address, now_ns);
+}
+
 bool admission_leave(struct admission_ticket *ticket, uint64_t now_ns, bool failed)
 {
 	struct admission_address *address = ticket->address;
@@ -351,12 +364,12 @@ bool admission_leave(struct admission_ticket *ticket, uint64_t now_ns, bool fail
 
 	if (address == NULL)
 		return false;
+	if (failed)
+		has_banned = admission_failed(ticket, now_ns);
 	now_ns = admission_forward(address->admission, now_ns);
 	admission_age(address, now_ns);
-	if (!ticket->established) {
+	if (!ticket->established)
 		admission_handshake_over(address);
-		has_banned = failed && admission_fail(address, now_ns);
-	}
 	assert(address->connections > 0 && address->admission->counts.connections > 0);
 	address->connections--;
 	address->admission->counts.connections--;

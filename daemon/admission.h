@@ -46,6 +46,7 @@ struct admission_counts {
 struct admission_ticket {
 	struct admission_address *address; /* NULL: holds nothing */
 	bool established;
+	bool failed;
 };
 
 /**
@@ -88,19 +89,29 @@ int admission_enter(struct admission *admission, const struct sockaddr *address,
  * admission_established() - the first valid transport message has come; once per ticket (asserted)
  *
  * Takes one failure of the address back, so one success is worth one failure. A wait that
- * runs goes on.
+ * runs goes on. Not behind admission_failed() (asserted).
  */
 void admission_established(struct admission_ticket *ticket);
 
 /**
+ * admission_failed() - the handshake went wrong by the peer's doing, its silence included
+ * @ticket: holds a connection (asserted), which it goes on to hold
+ *
+ * To be called as soon as that is known, since the connection may take its time to be over,
+ * and the next attempt comes sooner. Counts once, and only before admission_established():
+ * what comes later is the tenant's affair. Each failure makes the address wait, and
+ * failures_max of them are a ban, at the end of which nothing is remembered. A connect request
+ * can have a forged source, so do not call it a failure of the address before an answer of the
+ * peer has come.
+ * Return: true if this failure began a ban.
+ */
+bool admission_failed(struct admission_ticket *ticket, uint64_t now_ns);
+
+/**
  * admission_leave() - the connection is over
  * @ticket: may hold nothing; holds nothing afterwards
- * @failed: the handshake went wrong by the peer's doing, its silence included
+ * @failed: as admission_failed(), if that has not been called
  *
- * @failed counts only before admission_established(): what comes later is the tenant's
- * affair. Each failure makes the address wait, and failures_max of them are a ban, at the
- * end of which nothing is remembered. A connect request can have a forged source, so do not
- * call it a failure of the address before an answer of the peer has come.
  * Return: true if this failure began a ban.
  */
 bool admission_leave(struct admission_ticket *ticket, uint64_t now_ns, bool failed);

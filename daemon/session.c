@@ -129,25 +129,12 @@ static int session_accept_connection(struct rdma_cm_id *id)
 	return verbs_qp_set_min_rnr_timer(id->qp);
 }
 
-static void session_address_banned(const struct session *session)
-{
-	uint64_t ban_ms = session->server->config.ban_time_ms;
-
-	log_warn("address banned peer=%s ban_ms=%" PRIu64, session->peer, ban_ms);
-	server_audit(session->server, &(struct audit_record){
-					      .event = AUDIT_ADDRESS_BANNED,
-					      .peer = session->peer,
-					      .duration_ms = ban_ms,
-				      });
-}
-
 /* Gives back what session_new() has taken; the id stays the caller's. */
 static void session_discard(struct session *session)
 {
 	struct server *server = session->server;
 
-	if (admission_leave(&session->ticket, clock_now_ns(), session->failed))
-		session_address_banned(session);
+	(void)admission_leave(&session->ticket, clock_now_ns(), false);
 	endpoint_deinit(&session->endpoint);
 	channel_wipe(session->channel);
 	route_remove(&server->device.control_routes, session->route);
@@ -380,7 +367,6 @@ static void session_on_message(struct session *session, const struct message *m)
 
 	if (session->state > SESSION_OPEN)
 		return;
-	session->connected = true;
 	if (session->state == SESSION_GREETED) {
 		code = session_open(session);
 		if (code != 0 && m->request_id != 0)
@@ -397,6 +383,9 @@ static void session_complete(struct session *session, const struct ibv_wc *wc)
 	struct message m;
 	int r = endpoint_complete(&session->endpoint, wc, &m);
 
+	/* Only who has had our answer can send or acknowledge; rdma_cm's event may come later. */
+	if (wc->status == IBV_WC_SUCCESS)
+		session->connected = true;
 	if (r == 1) {
 		session_on_message(session, &m);
 	} else if (r == -EBADMSG) {
@@ -506,6 +495,18 @@ static bool session_is_own_fault(int code)
 	       code == ERROR_VERSION;
 }
 
+static void session_address_banned(const struct session *session)
+{
+	uint64_t ban_ms = session->server->config.ban_time_ms;
+
+	log_warn("address banned peer=%s ban_ms=%" PRIu64, session->peer, ban_ms);
+	server_audit(session->server, &(struct audit_record){
+					      .event = AUDIT_ADDRESS_BANNED,
+					      .peer = session->peer,
+					      .duration_ms = ban_ms,
+				      });
+}
+
 static void session_audit_end(const struct session *session, const char *why)
 {
 	if (!session->charged)
@@ -529,8 +530,11 @@ void session_end(struct session *session, int code, const char *why)
 
 	if (session->state > SESSION_OPEN)
 		return;
-	session->failed = !was_open && session->connected && session_is_own_fault(code);
 	session_set_state(session, SESSION_CLOSING);
+	/* Now, and not with the end of the teardown: the next attempt may come before that. */
+	if (!was_open && session->connected && session_is_own_fault(code) &&
+	    admission_failed(&session->ticket, clock_now_ns()))
+		session_address_banned(session);
 	if (code == ERROR_PROTOCOL)
 		server->counters.protocol_errors++;
 	log_info("session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64 " why=\"%s\"",

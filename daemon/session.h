@@ -63,7 +63,6 @@ struct session {
 	struct notices notices;
 	struct admission_ticket ticket;
 	bool connected; /* the peer has answered: its address is its own */
-	bool failed;	/* before it has introduced itself, by its own doing */
 	bool charged;	/* to the tenant */
 	uint64_t opened_ns;
 	uint64_t heartbeat_ms; /* as its welcome says, whatever the configuration says later */

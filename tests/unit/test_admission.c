@@ -441,6 +441,63 @@ TEST(admission_leave__neither_failed_nor_established)
 	admission_free(table);
 }
 
+/* The wait begins when the failure is known, not when the connection is gone at last. */
+TEST(admission_failed__counts_before_the_connection_is_over)
+{
+	struct admission *table = make_table(&limits);
+	struct admission_ticket ticket = {0};
+
+	CHECK_INT(enter(table, 1, 0, &ticket), 0);
+	CHECK(!admission_failed(&ticket, 0));
+	CHECK_INT(counts_of(table).connections, 1);
+	CHECK_INT(counts_of(table).handshakes, 1);
+	CHECK_INT(try_enter(table, 1, 100 * MS - 1), ERROR_BACK_OFF);
+	CHECK_INT(try_enter(table, 1, 100 * MS), 0);
+	/* It has been counted. */
+	CHECK(!admission_failed(&ticket, 100 * MS));
+	CHECK(!admission_leave(&ticket, 100 * MS, true));
+	CHECK_INT(counts_of(table).connections, 0);
+	CHECK_INT(counts_of(table).handshakes, 0);
+	CHECK_INT(try_enter(table, 1, 100 * MS), 0);
+	CHECK_INT(fail(table, 1, S), 0);
+	CHECK_INT(try_enter(table, 1, S + 200 * MS - 1), ERROR_BACK_OFF);
+	CHECK_INT(try_enter(table, 1, S + 200 * MS), 0);
+	admission_free(table);
+}
+
+TEST(admission_failed__begins_the_ban)
+{
+	struct admission_limits strict = limits;
+	struct admission_ticket ticket = {0};
+	struct admission *table;
+
+	strict.failures_max = 1;
+	table = make_table(&strict);
+	CHECK_INT(enter(table, 1, 0, &ticket), 0);
+	CHECK(admission_failed(&ticket, 0));
+	CHECK_INT(try_enter(table, 1, 0), ERROR_BANNED);
+	admission_check(table);
+	CHECK(!admission_leave(&ticket, 0, true));
+	CHECK_INT(counts_of(table).bans, 1);
+	CHECK_INT(try_enter(table, 1, limits.ban_ms * MS - 1), ERROR_BANNED);
+	CHECK_INT(try_enter(table, 1, limits.ban_ms * MS), 0);
+	admission_free(table);
+}
+
+TEST(admission_failed__not_behind_established)
+{
+	struct admission *table = make_table(&limits);
+	struct admission_ticket ticket = {0};
+
+	CHECK_INT(enter(table, 1, 0, &ticket), 0);
+	admission_established(&ticket);
+	CHECK(!admission_failed(&ticket, 0));
+	CHECK_INT(try_enter(table, 1, 0), 0);
+	CHECK(!admission_leave(&ticket, 0, true));
+	CHECK_INT(try_enter(table, 1, 0), 0);
+	admission_free(table);
+}
+
 TEST(admission__failures_forgotten_at_their_nanosecond)
 {
 	struct admission *table = make_table(&limits);
@@ -892,6 +949,12 @@ static bool model_fail(struct model *model, struct model_address *a, uint64_t no
 	return false;
 }
 
+static bool model_failed(struct model *model, uint32_t number, uint64_t now_ns)
+{
+	model_age(&model->addresses[number], now_ns);
+	return model_fail(model, &model->addresses[number], now_ns);
+}
+
 static bool model_leave(struct model *model, uint32_t number, uint64_t now_ns, bool established,
 			bool failed)
 {
@@ -935,13 +998,17 @@ static void run_step(struct run *run, struct random *random)
 		CHECK_INT(enter(run->table, number, run->now_ns, ticket), code);
 		run->numbers[i] = number;
 		count_code(run, code);
-	} else if (!ticket->established && random_below(random, 2) != 0) {
+	} else if (!ticket->established && !ticket->failed && random_below(random, 4) == 0) {
+		bool has_banned = model_failed(&run->model, run->numbers[i], run->now_ns);
+
+		CHECK_INT(admission_failed(ticket, run->now_ns), has_banned);
+	} else if (!ticket->established && !ticket->failed && random_below(random, 2) != 0) {
 		model_established(&run->model, run->numbers[i], run->now_ns);
 		admission_established(ticket);
 	} else {
 		bool failed = random_below(random, 4) != 0;
 		bool has_banned = model_leave(&run->model, run->numbers[i], run->now_ns,
-					      ticket->established, failed);
+					      ticket->established, failed && !ticket->failed);
 
 		CHECK_INT(admission_leave(ticket, run->now_ns, failed), has_banned);
 	}
