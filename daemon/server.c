@@ -336,10 +336,13 @@ static int server_isolate(struct server *server)
 			want_bytes < server->pool.len_bytes ? want_bytes : server->pool.len_bytes,
 	};
 	char error[CONFIG_ERROR_MAX];
+	char text[CONFIG_ERROR_MAX + 128];
 
 	if (isolation_decide(server->config.isolation, &params, strncmp(name, "rxe", 3) == 0,
-			     &server->isolation, error) < 0)
-		return server_fail(error);
+			     &server->isolation, error) < 0) {
+		snprintf(text, sizeof(text), "the device %s cannot be used: %s", name, error);
+		return server_fail(text);
+	}
 	server_log_isolation(server);
 	return server_check_memlock(server, server->isolation.guarded);
 }
