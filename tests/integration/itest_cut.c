@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Clients whose packets are lost while they disconnect, or those of the daemon, or both. A
- * test guest is made to talk to itself over a wire: rxe0 on v0, where the daemon is, and rxe1
- * on v1, from where the clients come; whatever leaves one of the two can then be dropped.
- * The clients are in a process of their own, since a device that is open cannot be removed.
+ * Clients whose packets are lost on the wire while they disconnect, or those of the daemon, or
+ * both.
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,74 +14,23 @@
 #include "common/clock.h"
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
-#include "tests/integration/machine.h"
 #include "tests/integration/peer.h"
+#include "tests/integration/wire.h"
 
 #define PAGE	  4096
 #define LIMIT_MS  30000
 #define ASKING_MS 150000
-#define INNER	  "ITEST_CUT" /* in the environment of the process with the clients */
 
 static uint64_t since_ms(uint64_t begun_ns)
 {
 	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
 }
 
-/*
- * The local table is looked at only by what comes in from the wire, and behind our rules by
- * everything else. Neighbours are fixed, as nobody would answer for them.
- */
-static const char wire_up[] =
-	"set -e; modprobe sch_netem; cd /proc/sys/net/ipv4/conf; "
-	"for f in v0 v1; do echo 1 >$f/accept_local; echo 0 >$f/rp_filter; done; "
-	"echo 0 >all/rp_filter; "
-	"ip addr add 10.77.0.2/24 dev v1; "
-	"rdma link add rxe1 type rxe netdev v1; "
-	"mac0=$(cat /sys/class/net/v0/address); mac1=$(cat /sys/class/net/v1/address); "
-	"ip neigh replace 10.77.0.2 lladdr $mac1 dev v0 nud permanent; "
-	"ip neigh replace 10.77.0.1 lladdr $mac0 dev v1 nud permanent; "
-	"ip route add 10.77.0.2 dev v0 src 10.77.0.1 table 100; "
-	"ip route add 10.77.0.1 dev v1 src 10.77.0.2 table 101; "
-	"ip rule add pref 1 iif v0 to 10.77.0.1 lookup local; "
-	"ip rule add pref 1 iif v1 to 10.77.0.2 lookup local; "
-	"ip rule add pref 2 to 10.77.0.2 lookup 100; "
-	"ip rule add pref 2 to 10.77.0.1 lookup 101; "
-	"ip rule add pref 3 lookup local; "
-	"ip rule del pref 0; "
-	"i=0; until cat /sys/class/infiniband/rxe1/ports/1/gids/? 2>/dev/null | grep -q 0a4d:0002; "
-	"do i=$((i + 1)); [ $i -lt 200 ] || exit 1; sleep 0.05; done";
-
-static const char wire_down[] =
-	"ip rule add pref 0 lookup local; "
-	"ip rule del pref 3; ip rule del pref 2; ip rule del pref 2; ip rule del pref 1; "
-	"ip rule del pref 1; ip route flush table 100; ip route flush table 101; "
-	"ip neigh del 10.77.0.2 dev v0; ip neigh del 10.77.0.1 dev v1; "
-	"tc qdisc del dev v0 root; tc qdisc del dev v1 root; "
-	"rdma link delete rxe1; ip addr del 10.77.0.2/24 dev v1; true";
-
-#define DROP "tc qdisc replace dev %s root netem loss 100%%"
-#define PASS "tc qdisc replace dev %s root netem loss 0%%"
-
 static bool is_full(void)
 {
 	const char *full = getenv("TEST_FULL");
 
 	return full != NULL && strcmp(full, "1") == 0;
-}
-
-static void wire_remove(bool *there)
-{
-	if (*there)
-		(void)machine_shell(wire_down);
-}
-
-/* @device: whose packets; all that leaves it is lost, or nothing */
-static bool wire_set(const char *device, bool drop)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), drop ? DROP : PASS, device);
-	return machine_shell(command);
 }
 
 enum lost {
@@ -96,8 +42,8 @@ enum lost {
 
 static bool lose(enum lost lost, bool drop)
 {
-	return (lost == LOST_DAEMONS || wire_set("v1", drop)) &&
-	       (lost == LOST_CLIENTS || wire_set("v0", drop));
+	return (lost == LOST_DAEMONS || wire_drop(WIRE_CLIENT, drop)) &&
+	       (lost == LOST_CLIENTS || wire_drop(WIRE_DAEMON, drop));
 }
 
 /* The client's end of it: the event says whether there was an answer. */
@@ -193,28 +139,8 @@ static void lose_packets(void)
 	CHECK_INT(harness_stop(&h), 0);
 }
 
-static void print_quoted(char *text)
-{
-	for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
-		printf("# %s\n", line);
-}
-
 TEST(field_41_disconnect__packets_are_lost)
 {
-	static struct harness_output output;
-	__attribute__((cleanup(wire_remove))) bool there = false;
-	char program[PATH_MAX];
-	const char *argv[] = {"env", INNER "=1", harness_program("itest_cut", program), NULL};
-
-	if (getenv(INNER) != NULL) {
-		lose_packets();
-		return;
-	}
-	if (!machine_is_guest())
-		SKIP("packets are dropped in test guests only");
-	there = true;
-	CHECK(machine_shell(wire_up));
-	CHECK_INT(harness_run(argv, 5 * LIMIT_MS + ASKING_MS, &output), 0);
-	print_quoted(output.out);
-	CHECK_INT(output.status, 0);
+	wire_test("itest_cut", "field_41_disconnect__packets_are_lost", 5 * LIMIT_MS + ASKING_MS,
+		  lose_packets);
 }

@@ -4,10 +4,15 @@
  */
 #include "tests/integration/machine.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/integration/harness.h"
+
+#define MACHINE_INNER "TEST_INNER" /* in the environment of the process that is started for it */
 
 bool machine_is_guest(void)
 {
@@ -24,4 +29,38 @@ bool machine_shell(const char *command)
 		return true;
 	printf("# %s: status %d, %s\n", command, output.status, output.err);
 	return false;
+}
+
+static void machine_undo(const struct machine_change **change)
+{
+	if (*change != NULL)
+		(void)machine_shell((*change)->undo);
+}
+
+static void machine_print_quoted(char *text)
+{
+	for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+		printf("# %s\n", line);
+}
+
+void machine_test(const struct machine_change *change, const char *program, const char *name,
+		  uint64_t limit_ms, void (*run)(void))
+{
+	static struct harness_output output;
+	__attribute__((cleanup(machine_undo))) const struct machine_change *made = NULL;
+	char path[PATH_MAX];
+	const char *argv[] = {"env", MACHINE_INNER "=1", harness_program(program, path), name,
+			      NULL};
+
+	if (getenv(MACHINE_INNER) != NULL) {
+		run();
+		return;
+	}
+	if (!machine_is_guest())
+		SKIP("only test guests are changed");
+	made = change;
+	CHECK(machine_shell(change->make));
+	CHECK_INT(harness_run(argv, limit_ms, &output), 0);
+	machine_print_quoted(output.out);
+	CHECK_INT(output.status, 0);
 }
