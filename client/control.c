@@ -455,6 +455,9 @@ static void control_complete(struct mempool *pool, const struct ibv_wc *wc)
 	int r;
 
 	r = endpoint_complete(&pool->control.ep, wc, &m);
+	/* What is refused is flushed, too, and the next address of the host may do better. */
+	if (r == -ENETRESET && pool->control.cm.state != CM_ESTABLISHED)
+		return;
 	if (r == 0 || pool->control.lost)
 		return;
 	if (r > 0)
