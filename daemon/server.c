@@ -407,7 +407,8 @@ struct admission_limits server_admission_limits(const struct config *config)
 		.back_off_min_ms = config->ban_backoff_min_ms,
 		.back_off_max_ms = config->ban_time_ms,
 		.ban_ms = config->ban_time_ms,
-		.forget_ms = config->ban_time_ms,
+		/* Who comes right after the longest wait has not been quiet for that long. */
+		.forget_ms = 2 * config->ban_time_ms,
 		.addresses_max = SERVER_ADDRESSES_MAX,
 	};
 }
