@@ -308,6 +308,36 @@ TEST(connect__wrong_private_data)
 	check_unharmed(&h, &bystander);
 }
 
+/* As much as rdma_cm takes: what is good is not spoilt by what comes behind it. */
+TEST(field_45_connect__private_data_of_each_length)
+{
+	HARNESS(h, .pool_size = NULL);
+	struct private_data good = {
+		.kind = PRIVATE_DATA_CONTROL,
+		.version = PROTO_VERSION,
+		.version_min = PROTO_VERSION_MIN,
+	};
+	uint8_t bytes[PROTO_PRIVATE_DATA_MAX + 1];
+	uint8_t good_bytes;
+	struct raw raw;
+	int r;
+
+	harness_fill(bytes, sizeof(bytes), (uint32_t)clock_now_ns());
+	good_bytes = private_data_encode(&good, bytes);
+	for (uint8_t len_bytes = 0; len_bytes <= PROTO_PRIVATE_DATA_MAX; len_bytes++) {
+		r = raw_connect(&raw, bytes, len_bytes);
+		raw_close(&raw);
+		/* rdma_cm sends zeros behind the end: the highest byte of version_min is one. */
+		if (len_bytes != good_bytes - 1)
+			CHECK_INT(r, len_bytes < good_bytes ? ERROR_PROTOCOL : 0);
+	}
+	r = raw_connect(&raw, bytes, PROTO_PRIVATE_DATA_MAX + 1);
+	raw_close(&raw);
+	CHECK_INT(r, -EINVAL);
+	CHECK(harness_wait_number(&h, "sessions", 0, 10000));
+	CHECK_INT(harness_stop(&h), 0);
+}
+
 TEST(connect__other_versions)
 {
 	HARNESS(h, .pool_size = NULL);

@@ -3,9 +3,12 @@
 #include "proto/private_data.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/random.h"
 #include "tests/unit/test.h"
 
 static const uint8_t control_bytes[] = {'m', 'p', 'l', 'd', 12, 1, 0, 0, 0x02, 0x03, 0x01, 0x02};
@@ -35,7 +38,8 @@ static const struct sample {
 	{reject_bytes, sizeof(reject_bytes), {.kind = PRIVATE_DATA_REJECT, .code = 1002}},
 };
 
-#define SAMPLES (sizeof(samples) / sizeof(samples[0]))
+#define SAMPLES	 (sizeof(samples) / sizeof(samples[0]))
+#define TAIL_MAX ((size_t)256)
 
 static void check_same(const struct private_data *actual, const struct private_data *expected)
 {
@@ -272,4 +276,83 @@ TEST(private_data_decode__reject_codes)
 		memcpy(buf + 8, cases[i].code, 4);
 		CHECK_INT(decode(buf, sizeof(buf), &data), cases[i].expected);
 	}
+}
+
+static void fill_random(struct random *random, uint8_t *buf, size_t len_bytes)
+{
+	for (size_t i = 0; i < len_bytes; i++)
+		buf[i] = (uint8_t)random_next(random);
+}
+
+/* Of any length that rdma_cm can say, whatever the bytes are that nobody has sent. */
+TEST(field_45_private_data__any_length_with_any_tail)
+{
+	struct random random = random_start();
+
+	for (size_t i = 0; i < SAMPLES; i++) {
+		for (size_t len_bytes = 0; len_bytes <= TAIL_MAX; len_bytes++) {
+			bool whole = len_bytes >= samples[i].len_bytes;
+			struct private_data data;
+			uint8_t buf[TAIL_MAX];
+
+			fill_random(&random, buf, sizeof(buf));
+			memcpy(buf, samples[i].bytes, samples[i].len_bytes);
+			CHECK_INT(decode(buf, len_bytes, &data), whole ? 0 : -EPROTO);
+			if (whole)
+				check_same(&data, &samples[i].data);
+		}
+	}
+}
+
+static uint32_t number_at(const uint8_t *buf, size_t len_bytes)
+{
+	uint32_t number = 0;
+
+	while (len_bytes-- > 0)
+		number = number << 8 | buf[len_bytes];
+	return number;
+}
+
+/* What the fields behind the header must be, by PROTOCOL.md. */
+static bool is_allowed(uint8_t kind, const uint8_t *fields)
+{
+	uint32_t first = number_at(fields, 2);
+	uint32_t second = number_at(fields + 2, 2);
+	uint32_t code = number_at(fields, 4);
+
+	switch (kind) {
+	case PRIVATE_DATA_CONTROL:
+		return second >= 1 && second <= first;
+	case PRIVATE_DATA_ACCEPT:
+		return second == 0;
+	case PRIVATE_DATA_REJECT:
+		return code >= 1 && code <= INT32_MAX;
+	default:
+		return true;
+	}
+}
+
+/* A header as it should be, and anything behind it. */
+TEST(field_45_private_data__any_length_with_any_fields)
+{
+	struct random random = random_start();
+	uint32_t taken = 0;
+
+	for (size_t round = 0; round < 100 * SAMPLES; round++) {
+		const struct sample *sample = &samples[round % SAMPLES];
+
+		for (size_t len_bytes = 0; len_bytes <= TAIL_MAX; len_bytes++) {
+			struct private_data data;
+			uint8_t buf[TAIL_MAX];
+			bool good;
+
+			fill_random(&random, buf, sizeof(buf));
+			memcpy(buf, sample->bytes, 8);
+			good = len_bytes >= sample->len_bytes && is_allowed(buf[5], buf + 8);
+			CHECK_INT(decode(buf, len_bytes, &data), good ? 0 : -EPROTO);
+			taken += good;
+		}
+	}
+	printf("# %u of %zu taken\n", taken, 100 * SAMPLES * (TAIL_MAX + 1));
+	CHECK(taken > 0);
 }
