@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "tests/integration/harness.h"
+#include "tests/integration/machine.h"
 
 #define CONNECT_MS	 3000
 #define CONNECT_SLACK_MS 2000
@@ -20,7 +21,8 @@
 
 /* The client. */
 
-static void try_connect(const char *address, int code)
+/* @other: the code that it is with another kernel */
+static void try_connect_or(const char *address, int code, int other)
 {
 	struct mempool_connect_opts opts = {.timeout_ms = CONNECT_MS};
 	struct harness_keys keys;
@@ -34,11 +36,16 @@ static void try_connect(const char *address, int code)
 	r = mempool_connect(address, &opts, &pool);
 	took_ms = (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
 	printf("# %s: %d, %s (%" PRIu64 " ms)\n", address, r, mempool_last_error(), took_ms);
-	CHECK_INT(r, code);
+	CHECK_INT(r, r == other ? other : code);
 	CHECK(pool == NULL);
 	CHECK(strlen(mempool_last_error()) > 0);
 	CHECK(strchr(mempool_last_error(), '\n') == NULL);
 	CHECK(took_ms <= CONNECT_MS + CONNECT_SLACK_MS);
+}
+
+static void try_connect(const char *address, int code)
+{
+	try_connect_or(address, code, code);
 }
 
 TEST(connect__nobody_has_the_address)
@@ -82,6 +89,70 @@ TEST(connect__not_an_address)
 	try_connect("mempool://10.77.0.1?key=AAAA", MEMPOOL_E_INVALID);
 }
 
+/* A host with several addresses. */
+
+#define FILES	   "/etc/hosts /etc/nsswitch.conf /etc/host.conf"
+#define SEVERAL_V6 "fd77::1"
+
+/* Three: one where nobody listens, the daemon's, and one that nobody has. */
+static const struct machine_change several = {
+	.make = "set -e; for f in " FILES "; do [ ! -e $f ] || mv $f $f.kept; done; "
+		"echo 'hosts: files' >/etc/nsswitch.conf; echo 'multi on' >/etc/host.conf; "
+		"printf '%s several.test\\n' " SEVERAL_V6 " 10.77.0.1 10.77.0.99 >/etc/hosts; "
+		"ip addr add " SEVERAL_V6 "/64 dev v0 nodad; "
+		"i=0; until cat /sys/class/infiniband/rxe0/ports/1/gids/? 2>/dev/null | "
+		"grep -q fd77:0000; do i=$((i + 1)); [ $i -lt 200 ] || exit 1; sleep 0.05; done",
+	.undo = "for f in " FILES "; do rm -f $f; [ ! -e $f.kept ] || mv $f.kept $f; done; "
+		"ip addr del " SEVERAL_V6 "/64 dev v0",
+};
+
+static int connect_by_name(mempool **ret_pool)
+{
+	struct mempool_connect_opts opts = {.timeout_ms = 3 * CONNECT_MS};
+	struct harness_keys keys;
+	int r;
+
+	harness_keys("alpha", &keys, &opts);
+	r = mempool_connect("several.test:7471", &opts, ret_pool);
+	if (r < 0)
+		printf("# several.test: %d, %s\n", r, mempool_last_error());
+	return r;
+}
+
+static void connect_to_several(void)
+{
+	__attribute__((cleanup(harness_close))) mempool *pool = NULL;
+	uint64_t begun_ns = clock_now_ns();
+	uint64_t took_ms;
+
+	CHECK(connect_by_name(&pool) < 0);
+	took_ms = (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
+	CHECK(took_ms <= 3 * CONNECT_MS + CONNECT_SLACK_MS);
+	CHECK(pool == NULL);
+	CHECK(strstr(mempool_last_error(), "[" SEVERAL_V6 "]:7471: ") != NULL);
+	CHECK(strstr(mempool_last_error(), "10.77.0.1:7471: ") != NULL);
+	CHECK(strstr(mempool_last_error(), "10.77.0.99:7471: ") != NULL);
+
+	HARNESS(h, .pool_size = NULL);
+	mempool_lease *lease;
+	uint8_t byte = 1;
+
+	/* Again and again: what the refused ones leave behind may come late. */
+	for (int i = 0; i < 20; i++) {
+		harness_close(&pool);
+		CHECK_INT(connect_by_name(&pool), 0);
+	}
+	CHECK_INT(harness_acquire(pool, 1, 60000, &lease), 0);
+	CHECK_INT(mempool_write(lease, 0, &byte, 1), 0);
+}
+
+/* Each is tried until one answers; if none does, the error tells of each. */
+TEST(field_49_connect__host_with_several_addresses)
+{
+	machine_test(&several, "itest_address", "field_49_connect__host_with_several_addresses",
+		     60000, connect_to_several);
+}
+
 /* The daemon. */
 
 static void write_config(const char *path, const char *text)
@@ -92,6 +163,10 @@ static void write_config(const char *path, const char *text)
 	CHECK(fputs(text, file) >= 0);
 	CHECK_INT(fclose(file), 0);
 }
+
+/* What each configuration needs that does not fail before. */
+#define KEY_FILE "/tmp/itest.key"
+#define IDENTITY "\"key_file\": \"" KEY_FILE "\", \"state_dir\": \"/tmp\", "
 
 /* @must_say: what its one line must contain */
 static void try_config(const char *text, int status, const char *must_say)
@@ -105,9 +180,11 @@ static void try_config(const char *text, int status, const char *must_say)
 	CHECK(fd >= 0);
 	close(fd);
 	write_config(path, text);
+	CHECK_INT(keys_write_daemon(KEY_FILE), 0);
 	if (!test_has_failed())
 		(void)harness_run(argv, START_LIMIT_MS, &output);
 	(void)unlink(path);
+	(void)unlink(KEY_FILE);
 	CHECK(!test_has_failed());
 	printf("# %s", output.err);
 	CHECK_INT(output.status, status);
@@ -121,7 +198,8 @@ static void try_listen(const char *listen, const char *must_say)
 	char text[512];
 
 	snprintf(text, sizeof(text),
-		 "{\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
+		 "{" IDENTITY
+		 "\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
 		 "\"admin_socket\": \"/tmp/itest.second.sock\", \"device_wait\": \"1s\"}",
 		 listen);
 	try_config(text, 1, must_say);
@@ -182,12 +260,36 @@ TEST(listen__no_such_host)
 	try_listen("no.such.host.invalid:7471", "no.such.host.invalid:7471");
 }
 
+static void use_interface_that_is_down(void)
+{
+	/* The machine's own address, where nothing gets through. */
+	try_connect_or("10.79.0.1:7471", MEMPOOL_E_TIMEOUT, MEMPOOL_E_UNREACHABLE);
+	CHECK(!test_has_failed());
+	try_connect("10.79.0.2:7471", MEMPOOL_E_UNREACHABLE);
+	CHECK(!test_has_failed());
+	try_listen("10.79.0.1:7471", "rxe9");
+}
+
+/* With an RDMA device, but down: both ends say that it cannot be used. */
+TEST(field_53_connect__interface_is_down)
+{
+	static const struct machine_change down = {
+		.make = "set -e; ip link add w0 type veth peer name w1; "
+			"ip addr add 10.79.0.1/24 dev w0; rdma link add rxe9 type rxe netdev w0",
+		.undo = "rdma link delete rxe9; ip link del w0",
+	};
+
+	machine_test(&down, "itest_address", "field_53_connect__interface_is_down", 60000,
+		     use_interface_that_is_down);
+}
+
 TEST(device__no_such_device)
 {
 	char text[512];
 
 	snprintf(text, sizeof(text),
-		 "{\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
+		 "{" IDENTITY
+		 "\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
 		 "\"device\": \"nonesuch0\", \"device_wait\": \"1s\"}",
 		 harness_endpoint());
 	try_config(text, 1, "nonesuch0");
@@ -201,7 +303,8 @@ TEST(admin_socket__another_daemon_has_it)
 
 	harness_socket(&h, path);
 	snprintf(text, sizeof(text),
-		 "{\"pool_size\": \"1MiB\", \"listen\": [\"%s:7476\"], \"log_level\": \"error\", "
+		 "{" IDENTITY
+		 "\"pool_size\": \"1MiB\", \"listen\": [\"%s:7476\"], \"log_level\": \"error\", "
 		 "\"admin_socket\": \"%s\"}",
 		 harness_address(), path);
 	try_config(text, 1, path);
@@ -213,7 +316,8 @@ TEST(admin_socket__no_such_folder)
 	char text[512];
 
 	snprintf(text, sizeof(text),
-		 "{\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
+		 "{" IDENTITY
+		 "\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
 		 "\"admin_socket\": \"/nonesuch/admin.sock\"}",
 		 harness_endpoint());
 	try_config(text, 1, "/nonesuch/admin.sock");
