@@ -14,8 +14,10 @@
 #include <sys/resource.h>
 
 #include "common/clock.h"
+#include "proto/error.h"
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
+#include "tests/integration/log_lines.h"
 #include "tests/integration/peer.h"
 #include "tests/integration/resources.h"
 
@@ -56,10 +58,9 @@ static void tenants_open(struct tenants *tenants, uint32_t count)
 		struct peer *peer = &tenants->all[tenants->count].peer;
 		struct peer_lane *lane = &tenants->all[tenants->count].lane;
 		struct message_grant grant;
-		char name[32];
 
-		snprintf(name, sizeof(name), "tenant-%u", tenants->count++);
-		CHECK_INT(peer_open(peer, name, NULL), 0);
+		tenants->count++;
+		CHECK_INT(peer_open(peer, "storm", NULL), 0);
 		CHECK_INT(peer_lane_open(peer, lane), 0);
 		CHECK_INT(peer_acquire(peer, lane, PAGE, TTL_MS, 0, &grant), 0);
 	}
@@ -248,28 +249,10 @@ static void vanish(const struct harness *h, enum vanishing way)
 		CHECK_INT(kill(h->pid, SIGCONT), 0);
 }
 
-/* Lines of the daemon's log with a text. */
-static int count_log(const struct harness *h, const char *text)
-{
-	char path[HARNESS_TEXT_MAX];
-	char line[1024];
-	int count = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/log", h->dir);
-	file = fopen(path, "re");
-	if (file == NULL)
-		return -1;
-	while (fgets(line, sizeof(line), file) != NULL)
-		count += strstr(line, text) != NULL;
-	fclose(file);
-	return count;
-}
-
 static void vanish_often(struct harness *h, const struct resources *before, enum vanishing way,
 			 uint32_t rounds)
 {
-	int errors = count_log(h, "connection not made");
+	int errors = log_lines_count(h, "connection not made");
 	uint64_t begun_ns = clock_now_ns();
 	struct resources after;
 
@@ -279,7 +262,7 @@ static void vanish_often(struct harness *h, const struct resources *before, enum
 	printf("# way %d: %u clients in %" PRIu64 " ms", (int)way, rounds, since_ms(begun_ns));
 	begun_ns = clock_now_ns();
 	CHECK(harness_wait_number(h, "sessions", 0, LIMIT_MS));
-	errors = count_log(h, "connection not made") - errors;
+	errors = log_lines_count(h, "connection not made") - errors;
 	printf(", gone %" PRIu64 " ms later, with %d errors\n", since_ms(begun_ns), errors);
 	/* Those that the daemon has accepted all end in one, in whichever way that comes. */
 	CHECK(way != VANISH_WHEN_ACCEPTED || errors == (int)rounds);
@@ -314,4 +297,39 @@ TEST(field_33_disconnect__before_it_is_connected)
 	CHECK_INT(harness_stop(&h), 0);
 	printf("# stopped in %" PRIu64 " ms\n", since_ms(begun_ns));
 	CHECK(since_ms(begun_ns) < 1000);
+}
+
+/* Which, how it went wrong, and with whom: one line for each connection. */
+TEST(field_54_log__connection_that_is_not_made)
+{
+	HARNESS(h, .sessions_max = 1);
+	char line[HARNESS_TEXT_MAX];
+	char peer[HARNESS_TEXT_MAX];
+	struct private_data data = {
+		.kind = PRIVATE_DATA_CONTROL,
+		.version = PROTO_VERSION + 1,
+		.version_min = PROTO_VERSION + 1,
+	};
+	struct raw raw;
+	int r;
+
+	snprintf(peer, sizeof(peer), " peer=%s:", harness_address());
+	CHECK_INT(log_lines_count(&h, "connection not made"), 0);
+	vanish(&h, VANISH_WHEN_ACCEPTED);
+	CHECK(!test_has_failed());
+	CHECK(log_lines_wait(&h, "connection not made", 1, LIMIT_MS));
+	CHECK(log_lines_last(&h, "connection not made", line, sizeof(line)));
+	printf("# %s", line);
+	CHECK(strstr(line, peer) != NULL);
+	CHECK(strstr(line, " event=RDMA_CM_EVENT_") != NULL);
+	CHECK(strstr(line, " status=") != NULL);
+	CHECK(strstr(line, " info: ") != NULL || strstr(line, "<6>") != NULL);
+	CHECK_INT(log_lines_count(&h, "connection rejected"), 0);
+	r = raw_connect_as(&raw, &data);
+	raw_close(&raw);
+	CHECK_INT(r, ERROR_VERSION);
+	CHECK(log_lines_last(&h, "connection rejected", line, sizeof(line)));
+	printf("# %s", line);
+	CHECK(strstr(line, peer) != NULL);
+	CHECK(strstr(line, " reason=version") != NULL);
 }
