@@ -39,28 +39,41 @@ static const struct {
 	uint32_t full;
 	uint32_t reduced;
 } harness_figures[FIGURES] = {
-	[FIGURE_EXPIRY_LEASES] = {50, 50},     [FIGURE_KILL_ROUNDS] = {20, 4},
-	[FIGURE_RESTART_LEASES] = {50, 50},    [FIGURE_STALE_DESCRIPTORS] = {50, 10},
-	[FIGURE_CYCLES] = {200, 60},	       [FIGURE_TENANT_ROUNDS] = {200, 20},
-	[FIGURE_RACE_ROUNDS] = {10000, 500},   [FIGURE_STORM_LEASES] = {10000, 1000},
+	[FIGURE_EXPIRY_LEASES] = {50, 50},
+	[FIGURE_KILL_ROUNDS] = {20, 4},
+	[FIGURE_RESTART_LEASES] = {50, 50},
+	[FIGURE_STALE_DESCRIPTORS] = {50, 10},
+	[FIGURE_CYCLES] = {200, 60},
+	[FIGURE_TENANT_ROUNDS] = {200, 20},
+	[FIGURE_RACE_ROUNDS] = {10000, 500},
+	[FIGURE_STORM_LEASES] = {10000, 1000},
 	[FIGURE_STORM_TURN_MS] = {50, 250}, /* the quick run may share its CPUs with anything */
-	[FIGURE_LEAVING_SESSIONS] = {500, 50}, [FIGURE_LEAVING_MS] = {100, 250},
+	[FIGURE_LEAVING_SESSIONS] = {500, 50},
+	[FIGURE_LEAVING_MS] = {100, 250},
+	[FIGURE_LIVES] = {200, 60},
+	[FIGURE_CROWD] = {200, 40},
+	[FIGURE_STOPS] = {20, 3},
+	[FIGURE_RESTARTS] = {20, 3},
 	[FIGURE_RELOADS] = {100, 10},
 };
 
-uint32_t harness_figure(enum harness_figure figure)
-{
-	const char *full = getenv("TEST_FULL");
-
-	return full != NULL && strcmp(full, "1") == 0 ? harness_figures[figure].full
-						      : harness_figures[figure].reduced;
-}
+static const uint32_t harness_soak[FIGURES] = {
+	[FIGURE_LIVES] = 5000,
+};
 
 static const char *harness_env(const char *name, const char *otherwise)
 {
 	const char *value = getenv(name);
 
 	return value != NULL && value[0] != '\0' ? value : otherwise;
+}
+
+uint32_t harness_figure(enum harness_figure figure)
+{
+	if (strcmp(harness_env("TEST_SOAK", ""), "1") == 0 && harness_soak[figure] != 0)
+		return harness_soak[figure];
+	return strcmp(harness_env("TEST_FULL", ""), "1") == 0 ? harness_figures[figure].full
+							      : harness_figures[figure].reduced;
 }
 
 const char *harness_address(void)

@@ -19,6 +19,7 @@
  *	MEMPOOL_ISOLATION  isolation mode of daemons that do not name one (auto)
  *	MEMPOOLD           the daemon's program (found beside the test, or in PATH)
  *	TEST_FULL          1: the full figures of harness_figure()
+ *	TEST_SOAK          1: those of a test that takes hours, where it has such
  *	TEST_LOG           show the logs of daemons, too, whose tests pass
  */
 
@@ -34,7 +35,7 @@
 	"\"connections_max_per_address\": 65536, \"handshakes_max\": 65536, "                      \
 	"\"handshakes_max_per_address\": 65536"
 
-/* How often, how many. The table in harness.c has both columns. */
+/* How often, how many. The table in harness.c has all columns. */
 enum harness_figure {
 	FIGURE_EXPIRY_LEASES,
 	FIGURE_KILL_ROUNDS,
@@ -48,6 +49,10 @@ enum harness_figure {
 	FIGURE_LEAVING_SESSIONS,
 	FIGURE_LEAVING_MS,
 	FIGURE_RELOADS,
+	FIGURE_LIVES,
+	FIGURE_CROWD,
+	FIGURE_STOPS,
+	FIGURE_RESTARTS,
 	FIGURES,
 };
 

@@ -82,6 +82,33 @@ TEST(restart__killed_with_live_leases)
 	CHECK_INT(harness_stop(&h), 0);
 }
 
+/* Neither the port nor the socket is in the way of the next one, however the last one went. */
+TEST(field_50_restart__at_once_again_and_again)
+{
+	HARNESS(h, .pool_size = NULL);
+	uint32_t rounds = harness_figure(FIGURE_RESTARTS);
+	uint64_t longest_ns = 0;
+
+	for (uint32_t i = 0; i < rounds; i++) {
+		SESSION(alpha, "alpha");
+		mempool_lease *lease;
+		uint8_t byte = 1;
+
+		CHECK_INT(harness_acquire(alpha, LEASE_BYTES, TTL_MS, &lease), 0);
+		CHECK_INT(mempool_write(lease, 0, &byte, 1), 0);
+		if (i % 2 == 0)
+			harness_kill(&h);
+		else
+			CHECK_INT(harness_stop(&h), 0);
+		CHECK_INT(harness_restart(&h), 0);
+		longest_ns = h.start_ns > longest_ns ? h.start_ns : longest_ns;
+	}
+	printf("# started again %u times, answers within %.0f ms\n", rounds,
+	       (double)longest_ns / 1e6);
+	CHECK(longest_ns <= SERVING_MAX_NS);
+	CHECK_INT(harness_stop(&h), 0);
+}
+
 static void stop_with_leases(const struct resources *before)
 {
 	HARNESS(h, .pool_size = "64MiB");

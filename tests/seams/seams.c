@@ -16,6 +16,7 @@
  *	fail-reg	 a registration fails for want of memory
  *	fail-alloc	 a window cannot be allocated
  *	fail-dealloc	 a window cannot be deallocated
+ *	fail-destroy-qp	 a QP of rdma_cm's cannot be destroyed
  *	slow-alloc	 a window takes long to be allocated
  *	slow-scrub	 a chunk takes long to be zeroed
  *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type
@@ -67,6 +68,8 @@ int __real_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw);
 int __wrap_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw);
 int __real_verbs_dealloc_mw(struct ibv_mw *mw);
 int __wrap_verbs_dealloc_mw(struct ibv_mw *mw);
+int __real_verbs_destroy_qp(struct ibv_qp *qp);
+int __wrap_verbs_destroy_qp(struct ibv_qp *qp);
 void __real_zero_pages(void *memory, size_t len_bytes);
 void __wrap_zero_pages(void *memory, size_t len_bytes);
 int __real_verbs_async_fd(const struct ibv_context *context);
@@ -239,6 +242,11 @@ int __wrap_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw)
 int __wrap_verbs_dealloc_mw(struct ibv_mw *mw)
 {
 	return seam_strikes("fail-dealloc") ? -EBUSY : __real_verbs_dealloc_mw(mw);
+}
+
+int __wrap_verbs_destroy_qp(struct ibv_qp *qp)
+{
+	return qp != NULL && seam_strikes("fail-destroy-qp") ? -EBUSY : __real_verbs_destroy_qp(qp);
 }
 
 void __wrap_zero_pages(void *memory, size_t len_bytes)
