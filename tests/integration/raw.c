@@ -112,9 +112,9 @@ static int raw_create_qp(struct raw *raw)
 	return r;
 }
 
-static int raw_resolve(struct raw *raw)
+static int raw_resolve(struct raw *raw, uint16_t port)
 {
-	struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(HARNESS_PORT)};
+	struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(port)};
 	int r;
 
 	if (inet_pton(AF_INET, harness_address(), &peer.sin_addr) != 1)
@@ -132,13 +132,18 @@ static int raw_resolve(struct raw *raw)
 	return raw_expect(raw, RDMA_CM_EVENT_ROUTE_RESOLVED);
 }
 
-int raw_prepare(struct raw *raw)
+int raw_prepare_for(struct raw *raw, uint16_t port)
 {
 	int r;
 
 	*raw = (struct raw){0};
-	r = raw_resolve(raw);
+	r = raw_resolve(raw, port);
 	return r == 0 ? raw_create_qp(raw) : r;
+}
+
+int raw_prepare(struct raw *raw)
+{
+	return raw_prepare_for(raw, HARNESS_PORT);
 }
 
 int raw_request(struct raw *raw, const void *data, uint8_t len_bytes)

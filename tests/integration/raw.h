@@ -44,6 +44,7 @@ int raw_connect(struct raw *raw, const void *data, uint8_t len_bytes);
 
 /** raw_prepare(), raw_request() - the two halves of raw_connect(): the QP exists in between */
 int raw_prepare(struct raw *raw);
+int raw_prepare_for(struct raw *raw, uint16_t port);
 int raw_request(struct raw *raw, const void *data, uint8_t len_bytes);
 
 /**
