@@ -238,8 +238,9 @@ TEST(message__in_the_wrong_state)
 				   type == MESSAGE_PING || type == MESSAGE_LANE_OPEN ||
 				   type == MESSAGE_LANE_CONFIRM || type == MESSAGE_ACQUIRE ||
 				   type == MESSAGE_RENEW || type == MESSAGE_RELEASE ||
-				   type == MESSAGE_ATTACH || type == MESSAGE_REVOKED ||
-				   type == MESSAGE_MODIFY || type == MESSAGE_QUIESCED;
+				   type == MESSAGE_ATTACH || type == MESSAGE_REATTACH ||
+				   type == MESSAGE_REVOKED || type == MESSAGE_MODIFY ||
+				   type == MESSAGE_QUIESCED;
 		struct message m = {.type = type, .request_id = notice ? 0 : 9};
 
 		if (type == MESSAGE_HELLO || type == MESSAGE_WELCOME)

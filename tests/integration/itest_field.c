@@ -92,12 +92,13 @@ static void refuse_to_start(const char *listen, const char *device, const char *
 	r = dprintf(fd,
 		    "{\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
 		    "\"admin_socket\": \"/tmp/itest.second.sock\", \"device\": \"%s\", "
-		    "\"device_wait\": \"1s\"}",
+		    "\"device_wait\": \"1s\", \"key_file\": \"/tmp/itest.second.key\"}",
 		    listen, device);
 	(void)close(fd);
 	if (r > 0)
 		r = harness_run(argv, 30000, &output);
 	(void)unlink(path);
+	(void)unlink("/tmp/itest.second.key");
 	CHECK_INT(r, 0);
 	printf("# %s", output.err);
 	CHECK_INT(output.status, 1);
@@ -355,7 +356,10 @@ TEST(field_20_disconnect__in_order_is_no_error)
 	CHECK(harness_wait_number(&h, "lanes", 0, 10000));
 	CHECK_INT(count_log(&h, " error: ", before, &end), 0);
 	CHECK_INT(count_log(&h, " warn: ", before, &end), 0);
-	CHECK_INT(count_log(&h, " info: ", before, &end), 1);
+	/* One line says it, and one of the audit log. */
+	CHECK_INT(count_log(&h, " info: ", before, &end), 2);
+	CHECK_INT(count_log(&h, " info: session ends ", before, &end), 1);
+	CHECK_INT(count_log(&h, " info: audit: event=session-ended ", before, &end), 1);
 	CHECK(end > before);
 }
 

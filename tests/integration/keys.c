@@ -66,3 +66,8 @@ void keys_print_tenants(FILE *file)
 			keys_tenants[i], keys_public_text(keys_tenants[i], text));
 	fprintf(file, "]");
 }
+
+unsigned int keys_tenant_count(void)
+{
+	return sizeof(keys_tenants) / sizeof(keys_tenants[0]);
+}

@@ -25,4 +25,7 @@ int keys_write_daemon(const char *path);
 /** keys_print_tenants() - "tenants" of a configuration: all that tests know */
 void keys_print_tenants(FILE *file);
 
+/** keys_tenant_count() - how many that are */
+unsigned int keys_tenant_count(void);
+
 #endif
