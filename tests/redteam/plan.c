@@ -40,6 +40,14 @@ static uint32_t plan_random(struct plan *plan, uint32_t end)
 	return (uint32_t)rand_r(&plan->seed) % end;
 }
 
+/* An answer in clear is a refusal that anybody can make; what comes of that is tested apart. */
+static bool plan_is_clear(const struct relay_record *record)
+{
+	struct message m;
+
+	return message_decode(record->bytes, record->len_bytes, &m) == 0;
+}
+
 /* One that is not what should come: recorded earlier, of this direction or the other. */
 static const struct relay_record *plan_choose(const struct relay *relay, struct plan *plan,
 					      const struct relay_record *what)
@@ -51,7 +59,8 @@ static const struct relay_record *plan_choose(const struct relay *relay, struct 
 		bool same_session = other->session == what->session;
 		bool same_side = other->side == what->side;
 
-		if (other == what || other->number == RELAY_PRIVATE_DATA || other->session == 0)
+		if (other == what || other->number == RELAY_PRIVATE_DATA || other->session == 0 ||
+		    plan_is_clear(other))
 			continue;
 		if (plan->mutation == PLAN_EARLIER && same_session && same_side)
 			return other;
