@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/log.h"
 #include "common/strict_json.h"
 #include "common/units.h"
 
@@ -195,9 +196,11 @@ static int replace(const struct schema_context *context, const char *path_new, c
 		(void)unlink(path_new);
 		return fail(context, "cannot be replaced", r);
 	}
+	/* Whoever reads it has the new one: it is done, though not for certain for ever. */
 	r = sync_folder(context->file);
 	if (r < 0)
-		return fail(context, "is replaced, but may not outlive a crash of the machine", r);
+		log_warn("%s is replaced, but may not outlive a crash of the machine error=\"%s\"",
+			 context->file, strerror(-r));
 	return 0;
 }
 

@@ -31,8 +31,8 @@ int json_file_read_own(const struct schema_context *context, const char *limit, 
  *
  * The new content is on the disk before it takes the place of the old; only the owner may
  * read it. Uses a second file, of the same name with ".new" behind it. Blocks on the disk.
- * Return: 0 or a negative errno: the old file stays, unless all that failed was to make sure
- * that the new name outlives a crash of the machine (the error says so).
+ * Return: 0 or a negative errno: the old file stays. If all that failed was to make sure that the
+ * new name outlives a crash of the machine, that is logged and no failure.
  */
 int json_file_write(const struct schema_context *context, const json_t *root);
 
