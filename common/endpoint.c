@@ -18,6 +18,7 @@
 
 #include "common/clock.h"
 #include "common/route.h"
+#include "common/secure.h"
 #include "common/verbs.h"
 
 #define ENDPOINT_WAITING_MAX	   4096
@@ -100,6 +101,7 @@ static void endpoint_pop(struct endpoint *ep)
 		ep->last = &ep->first;
 	ep->waiting--;
 	ep->waiting_bytes -= frame->len_bytes;
+	secure_wipe(frame->bytes, frame->len_bytes); /* a grant has keys in it */
 	free(frame);
 }
 
@@ -271,21 +273,47 @@ static int endpoint_open(struct endpoint *ep, const uint8_t *buffer, uint32_t le
 	if (ep->channel == NULL)
 		return message_decode(buffer, len_bytes, ret_m);
 	r = channel_open(ep->channel, buffer, len_bytes, bytes, sizeof(bytes), &opened_bytes);
-	return r < 0 ? r : message_decode(bytes, opened_bytes, ret_m);
+	if (r < 0)
+		return r;
+	r = message_decode(bytes, opened_bytes, ret_m);
+	secure_wipe(bytes, opened_bytes);
+	return r;
+}
+
+static bool endpoint_is_send(const struct ibv_wc *wc)
+{
+	return (route_index(wc->wr_id) & ENDPOINT_SEND_INDEX) != 0;
+}
+
+bool endpoint_has_invalidated(const struct ibv_wc *wc, uint32_t *ret_rkey)
+{
+	if (endpoint_is_send(wc) || wc->status != IBV_WC_SUCCESS ||
+	    (wc->wc_flags & ENDPOINT_WITH_INV) == 0)
+		return false;
+	*ret_rkey = wc->invalidated_rkey;
+	return true;
+}
+
+bool endpoint_was_peer(const struct ibv_wc *wc)
+{
+	return wc->status == IBV_WC_WR_FLUSH_ERR || !endpoint_is_send(wc);
 }
 
 /* A receive is taken out, digested and posted again; only then is its credit owed to the peer. */
 static int endpoint_received(struct endpoint *ep, const struct ibv_wc *wc, struct message *ret_m)
 {
 	uint32_t index = route_index(wc->wr_id);
+	uint32_t rkey;
 	int r;
 
 	assert(index < ep->receives && ep->receives_posted > 0);
 	ep->receives_posted--;
 	if (wc->status != IBV_WC_SUCCESS)
 		return -ENETRESET;
-	if ((wc->wc_flags & ENDPOINT_WITH_INV) != 0)
+	if (endpoint_has_invalidated(wc, &rkey))
 		return -EBADMSG;
+	if ((wc->wc_flags & IBV_WC_WITH_IMM) != 0)
+		return -EPROTO;
 	if (ep->dead)
 		return 0;
 	r = endpoint_open(ep, ep->memory + (size_t)index * PROTO_FRAME_MAX, wc->byte_len, ret_m);
@@ -307,11 +335,9 @@ static int endpoint_received(struct endpoint *ep, const struct ibv_wc *wc, struc
 
 int endpoint_complete(struct endpoint *ep, const struct ibv_wc *wc, struct message *ret_m)
 {
-	uint32_t index = route_index(wc->wr_id);
-
-	if ((index & ENDPOINT_SEND_INDEX) == 0)
+	if (!endpoint_is_send(wc))
 		return endpoint_received(ep, wc, ret_m);
-	endpoint_send_done(ep, index & ~ENDPOINT_SEND_INDEX);
+	endpoint_send_done(ep, route_index(wc->wr_id) & ~ENDPOINT_SEND_INDEX);
 	return wc->status == IBV_WC_SUCCESS ? 0 : -ENETRESET;
 }
 

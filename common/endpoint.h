@@ -110,6 +110,21 @@ int endpoint_flush(struct endpoint *ep);
 int endpoint_complete(struct endpoint *ep, const struct ibv_wc *wc, struct message *ret_m);
 
 /**
+ * endpoint_has_invalidated() - has the peer invalidated one of our keys with a SEND?
+ * @wc: of any endpoint, also one that is no more
+ */
+bool endpoint_has_invalidated(const struct ibv_wc *wc, uint32_t *ret_rkey);
+
+/**
+ * endpoint_was_peer() - was it the peer's doing that the connection broke?
+ * @wc: the first that did not succeed since the connection was made
+ *
+ * A connection over which the peer cannot be reached breaks with a send of ours that was not
+ * answered; one that was closed or destroyed by us is not meant.
+ */
+bool endpoint_was_peer(const struct ibv_wc *wc);
+
+/**
  * endpoint_stalled() - has the peer been silent where it must not be?
  *
  * True if something has waited for a credit, or a send for its completion, longer than @limit_ms.

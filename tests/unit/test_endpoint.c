@@ -667,6 +667,60 @@ TEST(endpoint_complete__with_invalidate)
 	free_end(end);
 }
 
+TEST(endpoint_complete__with_immediate)
+{
+	struct end *end = new_end(4);
+	struct ibv_wc wc = {.wr_id = end->receives[0].wr_id,
+			    .status = IBV_WC_SUCCESS,
+			    .wc_flags = IBV_WC_WITH_IMM,
+			    .byte_len = MESSAGE_HEADER_BYTES};
+	struct message m;
+
+	CHECK_INT(endpoint_complete(&end->ep, &wc, &m), -EPROTO);
+	CHECK_INT(end->ep.owed, 0);
+	free_end(end);
+}
+
+TEST(endpoint_has_invalidated)
+{
+	uint64_t receive = route_wr_id(ROUTE, 3);
+	uint64_t send = route_wr_id(ROUTE, 0x80000003);
+	struct ibv_wc wc = {.wr_id = receive,
+			    .status = IBV_WC_SUCCESS,
+			    .wc_flags = IBV_WC_WITH_INV,
+			    .invalidated_rkey = 0x1234};
+	uint32_t rkey = 0;
+
+	CHECK(endpoint_has_invalidated(&wc, &rkey));
+	CHECK_INT(rkey, 0x1234);
+	rkey = 0;
+	wc.wr_id = send;
+	CHECK(!endpoint_has_invalidated(&wc, &rkey));
+	wc.wr_id = receive;
+	wc.status = IBV_WC_WR_FLUSH_ERR;
+	CHECK(!endpoint_has_invalidated(&wc, &rkey));
+	wc.status = IBV_WC_SUCCESS;
+	wc.wc_flags = IBV_WC_GRH;
+	CHECK(!endpoint_has_invalidated(&wc, &rkey));
+	CHECK_INT(rkey, 0);
+}
+
+TEST(endpoint_was_peer)
+{
+	struct ibv_wc wc = {.wr_id = route_wr_id(ROUTE, 0x80000000),
+			    .status = IBV_WC_RETRY_EXC_ERR};
+
+	CHECK(!endpoint_was_peer(&wc));
+	wc.status = IBV_WC_RNR_RETRY_EXC_ERR;
+	CHECK(!endpoint_was_peer(&wc));
+	wc.status = IBV_WC_WR_FLUSH_ERR;
+	CHECK(endpoint_was_peer(&wc));
+	wc.wr_id = route_wr_id(ROUTE, 0);
+	CHECK(endpoint_was_peer(&wc));
+	wc.status = IBV_WC_LOC_LEN_ERR;
+	CHECK(endpoint_was_peer(&wc));
+}
+
 TEST(endpoint_complete__flushed)
 {
 	struct end *end = new_end(4);
