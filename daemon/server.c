@@ -76,15 +76,19 @@ static void server_on_turn(evutil_socket_t fd, short what, void *context)
 	session_flush_notices(server);
 }
 
-static void server_on_cq(struct verbs_cq *cq, struct event *event, bool (*poll)(struct server *),
+/*
+ * What is left goes on after the next look at all that is ready, by a timer: an event that is made
+ * active by its own callback runs again before libevent looks at anything else.
+ */
+static void server_on_cq(struct verbs_cq *cq, struct event *again, bool (*poll)(struct server *),
 			 struct server *server)
 {
 	if (verbs_cq_rearm(cq) < 0) {
 		server_device_lost(server, "a completion queue cannot be armed");
 		return;
 	}
-	if (!poll(server))
-		event_active(event, EV_READ, 0);
+	if (!poll(server) && event_add(again, &(struct timeval){0}) < 0)
+		server_device_lost(server, "a completion queue cannot be looked at again");
 }
 
 static void server_on_control_cq(evutil_socket_t fd, short what, void *context)
@@ -94,7 +98,7 @@ static void server_on_control_cq(evutil_socket_t fd, short what, void *context)
 	loop_mark();
 	(void)fd;
 	(void)what;
-	server_on_cq(&server->device.control_cq, server->control_cq_event, session_poll, server);
+	server_on_cq(&server->device.control_cq, server->control_again_event, session_poll, server);
 }
 
 static void server_on_lane_cq(evutil_socket_t fd, short what, void *context)
@@ -104,7 +108,17 @@ static void server_on_lane_cq(evutil_socket_t fd, short what, void *context)
 	loop_mark();
 	(void)fd;
 	(void)what;
-	server_on_cq(&server->device.lane_cq, server->lane_cq_event, lane_poll, server);
+	server_on_cq(&server->device.lane_cq, server->lane_again_event, lane_poll, server);
+}
+
+/* Lanes are asked for their state; a control connection that broke shows by its completions. */
+static void server_qp_event(const struct ibv_qp *qp)
+{
+	const struct rdma_cm_id *id = qp->qp_context;
+	enum cm_kind *kind = id->context;
+
+	if (*kind == CM_LANE)
+		(void)lane_check((struct lane *)(void *)kind);
 }
 
 static void server_async_event(struct server *server, struct ibv_async_event *event)
@@ -121,7 +135,7 @@ static void server_async_event(struct server *server, struct ibv_async_event *ev
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_ACCESS_ERR:
 	case IBV_EVENT_QP_REQ_ERR:
-		lane_sweep(server, server->lane_count);
+		server_qp_event(event->element.qp);
 		break;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_DEVICE_FATAL:
@@ -369,6 +383,8 @@ static int server_join_loop(struct server *server)
 						 readable, server_on_lane_cq);
 	server->async_event = server_add_event(server, verbs_async_fd(server->device.context),
 					       readable, server_on_async);
+	server->control_again_event = server_add_event(server, -1, 0, server_on_control_cq);
+	server->lane_again_event = server_add_event(server, -1, 0, server_on_lane_cq);
 	server->turn_event = server_add_event(server, -1, 0, server_on_turn);
 	server->signal_events[0] =
 		server_add_event(server, SIGTERM, EV_SIGNAL | EV_PERSIST, server_on_signal);
@@ -377,6 +393,7 @@ static int server_join_loop(struct server *server)
 	server->signal_events[2] =
 		server_add_event(server, SIGHUP, EV_SIGNAL | EV_PERSIST, server_on_hangup);
 	if (server->control_cq_event == NULL || server->lane_cq_event == NULL ||
+	    server->control_again_event == NULL || server->lane_again_event == NULL ||
 	    server->async_event == NULL || server->turn_event == NULL ||
 	    server->signal_events[0] == NULL || server->signal_events[1] == NULL ||
 	    server->signal_events[2] == NULL)
@@ -523,6 +540,8 @@ static void server_teardown(struct server *server)
 	server_free_event(&server->signal_events[1]);
 	server_free_event(&server->signal_events[0]);
 	server_free_event(&server->turn_event);
+	server_free_event(&server->lane_again_event);
+	server_free_event(&server->control_again_event);
 	server_free_event(&server->async_event);
 	server_free_event(&server->lane_cq_event);
 	server_free_event(&server->control_cq_event);
@@ -555,8 +574,17 @@ static void server_teardown(struct server *server)
 static void server_loop(struct server *server)
 {
 	while (!event_base_got_break(server->base) &&
-	       event_base_loop(server->base, EVLOOP_ONCE) == 0)
+	       event_base_loop(server->base, EVLOOP_ONCE) == 0) {
 		loop_turn_over();
+		server->turn_endings = 0;
+	}
+}
+
+/* Without another word to the kernel about what is left; the audit log has its last lines. */
+static _Noreturn void server_exit(struct server *server)
+{
+	server->audit = audit_free(server->audit);
+	_exit(server->exit_status);
 }
 
 int server_run(const struct config *config, const char *path)
@@ -577,11 +605,11 @@ int server_run(const struct config *config, const char *path)
 	}
 	/* What still waits for a device that is gone or stuck cannot be destroyed in order. */
 	if (server.exit_status == SERVER_EXIT_DEVICE || server.exit_status == SERVER_EXIT_STUCK)
-		_exit(server.exit_status);
+		server_exit(&server);
 	server_teardown(&server);
 	/* A device that could not be closed may still refer to all that is left. */
 	if (server.exit_status == SERVER_EXIT_STUCK)
-		_exit(server.exit_status);
+		server_exit(&server);
 	if (server.exit_status == 0)
 		log_info("stopped");
 	return server.exit_status;

@@ -60,6 +60,7 @@ enum {
 	X(leases_ended)          \
 	X(leases_orphaned)       \
 	X(leases_reattached)     \
+	X(messages_unopened)     \
 	X(destroy_failures)
 
 struct server_counters {
@@ -104,13 +105,16 @@ struct server {
 	struct event *control_cq_event;
 	struct event *lane_cq_event;
 	struct event *async_event;
+	struct event *control_again_event; /* timers: what one turn was too short for */
+	struct event *lane_again_event;
 	struct event *turn_event; /* made active when something waits for the end of the turn */
 	struct event *signal_events[3];
 	struct deadline sweep;
 	struct deadline stop_limit;
 
-	bool serve_waiting; /* at the end of the turn: a lease that waited for bytes has gone */
-	bool port_down;	    /* no new leases are granted */
+	uint32_t turn_endings; /* leases of ending sessions that have been ended in this turn */
+	bool serve_waiting;    /* at the end of the turn: a lease that waited for bytes has gone */
+	bool port_down;	       /* no new leases are granted */
 	bool stopping;
 	int exit_status;
 	uint64_t started_ns;

@@ -292,6 +292,24 @@ TEST(inject__device_fatal)
 	end_by_event(IBV_EVENT_DEVICE_FATAL);
 }
 
+/* Whoever keeps a queue from being empty does not keep the daemon from all else that it does. */
+TEST(inject__completions_without_end)
+{
+	SEAM(h, "busy-cq");
+	PEER(alpha, "alpha");
+	PEER_LANE(lane, &alpha);
+	struct message_grant grant;
+	struct message m;
+
+	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, 500, 0, &grant), 0);
+	CHECK_INT(peer_take(&alpha, MESSAGE_LEASES_ENDED, 0, 5000, &m), 1);
+	CHECK_INT(m.u.leases_ended.ended[0].reason, ERROR_EXPIRED);
+	CHECK(harness_wait_number(&h, "pool.free_bytes", 16 * 1048576, 5000));
+	peer_lane_close(&lane);
+	peer_close(&alpha);
+	check_recovered(&h);
+}
+
 static bool is_degraded(struct harness *h)
 {
 	json_t *status = harness_call(h, "status", NULL);

@@ -12,6 +12,8 @@
  *	lose-invalidate  the completion of an invalidate never comes
  *	flush-invalidate an invalidate is executed and reported as flushed
  *	fail-bind	 a bind is executed and reported as failed
+ *	stuck-bind	 every bind is flushed, so its lane is lost, and a window cannot be
+ *			 deallocated
  *	fail-post-bind, fail-post-invalidate  such a work request cannot be posted
  *	fail-reg	 a registration fails for want of memory
  *	fail-alloc	 a window cannot be allocated
@@ -19,7 +21,9 @@
  *	fail-destroy-qp	 a QP of rdma_cm's cannot be destroyed
  *	slow-alloc	 a window takes long to be allocated
  *	slow-scrub	 a chunk takes long to be zeroed
- *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type
+ *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type;
+ *			 those of a QP are of the first that is in the error state
+ *	busy-cq		 no completion queue is ever found empty: what comes belongs to nobody
  *	no-windows	 no device says that it has memory windows
  *	small-cq:N	 devices say that a completion queue has N entries at most, and it has
  *	start:N		 see start.c
@@ -45,6 +49,7 @@
 
 #define GUARD_LATE_US 20000
 #define SLOW_US	      10000
+#define SEAM_QPS      8
 
 struct ibv_cq *__real_ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
 				    struct ibv_comp_channel *channel, int vector);
@@ -82,6 +87,8 @@ void __wrap_verbs_ack_async_event(struct ibv_async_event *event);
 static atomic_bool seam_armed;
 static atomic_uint seam_turns; /* of the fault, struck or not */
 static int seam_pipe[2] = {-1, -1};
+static struct ibv_qp *seam_qps[SEAM_QPS]; /* that rdma_cm has made, with "async" */
+static int seam_qp_count;
 
 static bool seam_is(const char *name)
 {
@@ -146,8 +153,13 @@ struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *context, int entries, vo
 
 int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
+	int r;
+
 	atomic_store(&seam_armed, true);
-	return __real_rdma_create_qp(id, pd, attr);
+	r = __real_rdma_create_qp(id, pd, attr);
+	if (r == 0 && seam_is("async") && seam_qp_count < SEAM_QPS)
+		seam_qps[seam_qp_count++] = id->qp;
+	return r;
 }
 
 /* Work requests. */
@@ -183,6 +195,8 @@ static bool seam_completion(struct ibv_wc *wc)
 		return true;
 	if (wc->opcode == IBV_WC_BIND_MW && seam_strikes("fail-bind"))
 		wc->status = IBV_WC_MW_BIND_ERR;
+	if (wc->opcode == IBV_WC_BIND_MW && seam_is("stuck-bind") && atomic_load(&seam_armed))
+		wc->status = IBV_WC_WR_FLUSH_ERR;
 	if (wc->opcode == IBV_WC_LOCAL_INV && seam_strikes("flush-invalidate"))
 		wc->status = IBV_WC_WR_FLUSH_ERR;
 	return wc->opcode != IBV_WC_LOCAL_INV || !seam_strikes("lose-invalidate");
@@ -197,6 +211,8 @@ int __wrap_verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc)
 		if (seam_completion(&ret_wc[i]))
 			ret_wc[kept++] = ret_wc[i];
 	}
+	if (n == 0 && seam_is("busy-cq") && atomic_load(&seam_armed))
+		ret_wc[kept++] = (struct ibv_wc){.status = IBV_WC_SUCCESS};
 	return n < 0 ? n : kept;
 }
 
@@ -241,7 +257,9 @@ int __wrap_verbs_alloc_mw(struct ibv_pd *pd, struct ibv_mw **ret_mw)
 
 int __wrap_verbs_dealloc_mw(struct ibv_mw *mw)
 {
-	return seam_strikes("fail-dealloc") ? -EBUSY : __real_verbs_dealloc_mw(mw);
+	return seam_strikes("fail-dealloc") || seam_strikes("stuck-bind")
+		       ? -EBUSY
+		       : __real_verbs_dealloc_mw(mw);
 }
 
 int __wrap_verbs_destroy_qp(struct ibv_qp *qp)
@@ -276,6 +294,16 @@ int __wrap_verbs_async_fd(const struct ibv_context *context)
 	return seam_pipe[0];
 }
 
+/* Of the first that there were, which must not be destroyed before. */
+static struct ibv_qp *seam_broken_qp(void)
+{
+	for (int i = 0; i < seam_qp_count; i++) {
+		if (verbs_qp_state(seam_qps[i]) == IBV_QPS_ERR)
+			return seam_qps[i];
+	}
+	abort();
+}
+
 int __wrap_verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event)
 {
 	uint8_t type;
@@ -285,6 +313,8 @@ int __wrap_verbs_get_async_event(struct ibv_context *context, struct ibv_async_e
 	if (read(seam_pipe[0], &type, 1) != 1)
 		return -EAGAIN;
 	*ret_event = (struct ibv_async_event){.event_type = (enum ibv_event_type)type};
+	if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_ACCESS_ERR)
+		ret_event->element.qp = seam_broken_qp();
 	return 0;
 }
 
