@@ -327,7 +327,33 @@ void lane_disconnected(struct lane *lane)
 	lane_close(lane, "peer left");
 }
 
+void lane_not_connected(struct lane *lane)
+{
+	/* librdmacm has moved the QP to ERR with the event: that says nothing of the peer. */
+	lane->lost = true;
+	lane_disconnected(lane);
+}
+
 /* Posting and completions. */
+
+/*
+ * Return: is its QP alive? Only the peer's accesses, and failures of our own work requests, put
+ * one into ERR that has not been given up. One that cannot be asked is not alive, but proves
+ * nothing against the peer.
+ */
+static bool lane_look(struct lane *lane)
+{
+	int state = verbs_qp_state(lane->qp);
+
+	if (state < 0)
+		return false;
+	if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
+		lane->violated |= !lane->lost;
+		return false;
+	}
+	lane->alive_ns = clock_now_ns();
+	return true;
+}
 
 static void lane_watch_completions(struct lane *lane)
 {
@@ -373,6 +399,9 @@ static void lane_complete(struct lane *lane, const struct ibv_wc *wc)
 	if (lane->lost)
 		return;
 	if (wc->status != IBV_WC_SUCCESS) {
+		/* An access of the peer's while something was under way shows by its flush. */
+		if (lane->state == LANE_READY)
+			(void)lane_look(lane);
 		log_debug("lane completion failed session=0x%" PRIx64 " lane=%u status=\"%s\"",
 			  lane->session->id, lane->number, ibv_wc_status_str(wc->status));
 		lane_lose(lane, "a bind or invalidate failed");
@@ -423,17 +452,6 @@ static void lane_give_up(struct lane *lane)
 	lane_maybe_reap(lane);
 }
 
-/* Only the peer's accesses, and failures of our own work requests, put a QP into ERR. */
-static bool lane_is_alive(struct lane *lane)
-{
-	int state = verbs_qp_state(lane->qp);
-
-	if (state < 0 || state == IBV_QPS_ERR || state == IBV_QPS_SQE)
-		return false;
-	lane->alive_ns = clock_now_ns();
-	return true;
-}
-
 void lane_close(struct lane *lane, const char *why)
 {
 	bool was_ready = lane->state == LANE_READY;
@@ -454,9 +472,7 @@ void lane_close(struct lane *lane, const char *why)
 	lane_set_state(lane, LANE_CLOSING);
 	window_set_close(&lane->windows);
 	lane->windows.busy++; /* not to be reaped while the windows are being told */
-	if (!lane->lost && !lane_is_alive(lane))
-		lane->violated = true;
-	if (lane->lost || lane->violated || verbs_qp_state(lane->qp) != IBV_QPS_RTS) {
+	if (lane->lost || !lane_look(lane) || verbs_qp_state(lane->qp) != IBV_QPS_RTS) {
 		server->counters.lanes_lost++;
 		lane_give_up(lane);
 	}
@@ -558,9 +574,8 @@ bool lane_check(struct lane *lane)
 	if (lane->state != LANE_CONNECTING && lane->state != LANE_READY &&
 	    lane->state != LANE_CLOSING)
 		return false;
-	if (lane_is_alive(lane))
+	if (lane_look(lane))
 		return true;
-	lane->violated |= !lane->lost;
 	lane_lose(lane, "its QP is in the error state");
 	return false;
 }
@@ -571,6 +586,7 @@ bool lane_key_invalidated(struct server *server, uint32_t rkey)
 
 	TAILQ_FOREACH (lane, &server->lanes, server_link) {
 		if (window_set_has_key(&lane->windows, rkey)) {
+			lane->wronged = true;
 			lane_lose(lane, "one of its keys was invalidated by somebody else");
 			return true;
 		}

@@ -59,6 +59,7 @@ struct lane {
 	bool violated;	    /* its QP was found in ERR, and it was not us */
 	bool local_failure; /* but one of our own work requests had failed */
 	bool lost;	    /* the QP is in ERR, or given up */
+	bool wronged;	    /* it was somebody else who made it lost */
 	bool disconnected;  /* the peer has gone */
 	const char *why;    /* it is closing */
 
@@ -93,8 +94,11 @@ int lane_accept(struct lane *lane, struct rdma_cm_id *id, const struct rdma_conn
  */
 int lane_confirm(struct lane *lane, uint32_t daemon_qpn, uint32_t client_qpn);
 
-/** lane_disconnected() - the peer has left this connection, or it never came to be */
+/** lane_disconnected() - the peer has left this connection */
 void lane_disconnected(struct lane *lane);
+
+/** lane_not_connected() - this connection never came to be */
+void lane_not_connected(struct lane *lane);
 
 /** lane_check() - look at the QP's state; a lane found dead is closed. Return: is it alive? */
 bool lane_check(struct lane *lane);

@@ -227,7 +227,7 @@ void lease_quarantine(struct lease *lease)
 	lease_uncharge(lease);
 	lease->quarantined = true;
 	/* What waits for the fence of the stuck windows is answered, since that may take for ever. */
-	if (lease->state == LEASE_REBINDING) {
+	if (lease->state == LEASE_REBINDING || lease->state == LEASE_BINDING) {
 		lease_end(lease, ERROR_LANE);
 		return;
 	}
@@ -648,13 +648,13 @@ static void lease_end_attachments(struct lease *lease)
 	}
 }
 
-/* What its owner does not expect to end may still be in use for a moment. */
+/* What its owner does not expect to end may still be in use for a moment. A lost lane is not. */
 static void lease_note_grace(const struct lease *lease)
 {
 	uint64_t now_ns = clock_now_ns();
 	struct attachment *attachment;
 
-	if (lease->reason == ERROR_RELEASED)
+	if (lease->reason == ERROR_RELEASED || lease->reason == ERROR_LANE)
 		return;
 	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
 		if (lease->reason == ERROR_REVOKED)

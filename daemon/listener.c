@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/secure.h"
 #include "common/verbs.h"
 #include "daemon/loop.h"
@@ -30,10 +31,14 @@
 #include "proto/error.h"
 #include "proto/private_data.h"
 
-#define LISTENER_EVENTS_PER_TURN 8
+#define LISTENER_EVENTS_PER_TURN 8 /* at most ... */
+#define LISTENER_TURN_MS	 5 /* ... and no further one after that */
 #define LISTENER_DISCARDS_MAX	 64
 
+#define LISTENER_REJ_TIMEOUT 4 /* reason of a reject, InfiniBand specification 12.6.7.2 */
+
 static struct log_limit listener_reject_limit;
+static struct log_limit listener_failure_limit;
 
 /* Split "host:port" or "[v6]:port". */
 static int listener_split(const char *name, char *host, char *port)
@@ -311,18 +316,38 @@ static void listener_log_failure(const struct listener_event *event)
 		session = (const struct session *)(const void *)event->object;
 	else if (*event->object == CM_LANE)
 		session = ((const struct lane *)(const void *)event->object)->session;
-	log_info("connection not made peer=%s event=%s status=%d",
-		 session != NULL ? session->peer : "unknown", rdma_event_str(event->type),
-		 event->status);
+	log_limited(LOG_LEVEL_INFO, &listener_failure_limit,
+		    "connection not made peer=%s event=%s status=%d",
+		    session != NULL ? session->peer : "unknown", rdma_event_str(event->type),
+		    event->status);
 }
 
-static void listener_connection_over(struct server *server, const struct listener_event *event)
+/*
+ * The peer has refused our answer, so it has had it. A time-out does not prove that: what it
+ * names is known to whoever has made up the request.
+ */
+static bool listener_was_answered(const struct listener_event *event)
+{
+	return event->type == RDMA_CM_EVENT_REJECTED && event->status != LISTENER_REJ_TIMEOUT;
+}
+
+static void listener_not_connected(const struct listener_event *event)
 {
 	enum cm_kind *kind = event->object;
 
-	(void)server;
-	if (event->type != RDMA_CM_EVENT_DISCONNECTED)
-		listener_log_failure(event);
+	listener_log_failure(event);
+	if (*kind == CM_LANE)
+		lane_not_connected((struct lane *)(void *)kind);
+	else if (*kind == CM_SESSION && listener_was_answered(event))
+		session_disconnected((struct session *)(void *)kind);
+	else if (*kind == CM_SESSION)
+		session_not_connected((struct session *)(void *)kind);
+}
+
+static void listener_disconnected(const struct listener_event *event)
+{
+	enum cm_kind *kind = event->object;
+
 	if (*kind == CM_SESSION)
 		session_disconnected((struct session *)(void *)kind);
 	else if (*kind == CM_LANE)
@@ -336,10 +361,12 @@ static void listener_dispatch(struct server *server, const struct listener_event
 		listener_connect_request(server, event);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
+		listener_disconnected(event);
+		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
-		listener_connection_over(server, event);
+		listener_not_connected(event);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		server_device_lost(server, "the device is being removed");
@@ -380,6 +407,7 @@ static bool listener_next_event(struct listener *listener, struct listener_event
 
 static void listener_on_readable(evutil_socket_t fd, short what, void *context)
 {
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), LISTENER_TURN_MS);
 	struct server *server = context;
 	struct listener_event event;
 
@@ -387,6 +415,8 @@ static void listener_on_readable(evutil_socket_t fd, short what, void *context)
 	(void)fd;
 	(void)what;
 	for (int i = 0; i < LISTENER_EVENTS_PER_TURN && !server->listener.paused; i++) {
+		if (i > 0 && clock_now_ns() >= until_ns)
+			break;
 		if (!listener_next_event(&server->listener, &event))
 			break;
 		listener_dispatch(server, &event);

@@ -66,14 +66,14 @@ void penalty_lane_died(struct lane *lane)
 	(void)tenant_unref(tenant);
 }
 
-void penalty_protocol(struct session *session)
+void penalty_session(struct session *session, enum strike_kind kind)
 {
 	struct server *server = session->server;
 	struct strike_limits limits = penalty_limits(server);
 	struct tenant *tenant = tenant_ref(session->tenant);
 
 	penalty_outcome(server, tenant,
-			strikes_add(&tenant->strikes, &limits, STRIKE_PROTOCOL, clock_now_ns()));
+			strikes_add(&tenant->strikes, &limits, kind, clock_now_ns()));
 	(void)tenant_unref(tenant);
 }
 

@@ -16,8 +16,8 @@ struct tenant;
 /** penalty_lane_died() - a lane was found dead of an access that it had no right to */
 void penalty_lane_died(struct lane *lane);
 
-/** penalty_protocol() - a session whose client is known for certain has broken the protocol */
-void penalty_protocol(struct session *session);
+/** penalty_session() - a session whose client is known for certain has broken the rules */
+void penalty_session(struct session *session, enum strike_kind kind);
 
 /** penalty_lane_from_ns() - the first time that a tenant may have a new lane; 0: now */
 uint64_t penalty_lane_from_ns(const struct tenant *tenant);

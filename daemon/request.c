@@ -169,6 +169,15 @@ static int request_quiesced(struct session *session, const struct message *m)
 	return 0;
 }
 
+/* The client has found a fault of ours, and goes. */
+static int request_error(struct session *session, const struct message *m)
+{
+	if (m->request_id != 0)
+		return ERROR_PROTOCOL;
+	session_end(session, 0, "the client has found a fault");
+	return 0;
+}
+
 static int request_revoked(struct session *session, const struct message *m)
 {
 	for (uint16_t i = 0; i < m->u.leases.count; i++) {
@@ -202,6 +211,7 @@ static const struct {
 	[MESSAGE_MODIFY] = {SESSION_OPEN, request_modify, true},
 	[MESSAGE_QUIESCED] = {SESSION_OPEN, request_quiesced, false},
 	[MESSAGE_REVOKED] = {SESSION_OPEN, request_revoked, false},
+	[MESSAGE_ERROR] = {SESSION_OPEN, request_error, false},
 };
 
 int request_handle(struct session *session, const struct message *m)

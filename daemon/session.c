@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/secure.h"
 #include "common/verbs.h"
 #include "daemon/orphan.h"
 #include "daemon/penalty.h"
@@ -28,10 +29,11 @@
 
 #define SESSION_LOOK_MS		 500u /* how often the peer's silence is looked at */
 #define SESSION_POLL_BATCH	 8    /* of which each may be a handshake, which takes long */
-#define SESSION_POLL_ROUNDS	 32   /* in one turn, if there is none */
+#define SESSION_POLL_ROUNDS	 32   /* in one turn, if there is none ... */
+#define SESSION_POLL_MS		 5    /* ... and it does not take longer */
 #define SESSION_HEARTBEATS	 3u   /* that may fail to come before the peer counts as gone */
 #define SESSION_LAST_WORDS_MS	 500u /* for messages that are under way when it closes */
-#define SESSION_END_STEP	 128  /* leases ended in one turn of the loop */
+#define SESSION_END_STEP	 128  /* leases ended in one turn of the loop, of all sessions */
 #define SESSION_REAP_WAIT_MIN_MS 100u
 #define SESSION_REAP_WAIT_MAX_MS 10000u
 
@@ -50,6 +52,8 @@ static const char *const session_names[SESSION_STATES] = {
 	[SESSION_HELLO] = "hello",     [SESSION_GREETED] = "greeted", [SESSION_OPEN] = "open",
 	[SESSION_CLOSING] = "closing", [SESSION_REAPING] = "reaping", [SESSION_GONE] = "gone",
 };
+
+static struct log_limit session_end_limit; /* of connections that never were a tenant's */
 
 bool session_can_go(enum session_state from, enum session_state to)
 {
@@ -236,6 +240,13 @@ void session_connected(struct session *session)
 
 void session_disconnected(struct session *session)
 {
+	/* Only who has had our answer can take it back. */
+	session->connected = true;
+	session_not_connected(session);
+}
+
+void session_not_connected(struct session *session)
+{
 	session->peer_gone = true;
 	session_lose(session, 0, "peer left");
 	session_maybe_reap(session);
@@ -346,7 +357,7 @@ void session_lane_closing(struct session *session, const struct lane *lane)
 {
 	struct message m = {.type = MESSAGE_LANE_LOST, .u.lane.lane = lane->number};
 
-	if (lane->lost)
+	if (lane->lost && !lane->wronged)
 		lane_queue_note_lost(&session->lane_queue);
 	if (!lane->disconnected)
 		session_notice(session, &m);
@@ -378,6 +389,24 @@ static void session_on_message(struct session *session, const struct message *m)
 		session_end(session, code, error_text(code));
 }
 
+/*
+ * The first work request has failed. One of ours that got no answer says so by its status; the
+ * peer's wrong accesses, and messages that fit no receive, break the connection without that.
+ */
+static void session_broken(struct session *session, const struct ibv_wc *wc)
+{
+	bool violated = session->state == SESSION_OPEN && !session->peer_gone &&
+			endpoint_was_peer(wc) && verbs_qp_state(session->qp) == IBV_QPS_ERR;
+
+	session->peer_gone = true;
+	if (!violated) {
+		session_lose(session, 0, "connection broken");
+		return;
+	}
+	session_end(session, 0, "an access or a message that was not allowed");
+	penalty_session(session, STRIKE_ACCESS);
+}
+
 static void session_complete(struct session *session, const struct ibv_wc *wc)
 {
 	struct message m;
@@ -388,18 +417,19 @@ static void session_complete(struct session *session, const struct ibv_wc *wc)
 		session->connected = true;
 	if (r == 1) {
 		session_on_message(session, &m);
+		secure_wipe(&m, sizeof(m)); /* a reattach has a lease's secret */
 	} else if (r == -EBADMSG) {
 		(void)lane_key_invalidated(session->server, wc->invalidated_rkey);
 		session_end(session, ERROR_PROTOCOL, "a message with invalidate");
 	} else if (r == -EPROTO) {
 		session_end(session, ERROR_PROTOCOL, "a malformed message");
 	} else if (r == -EKEYREJECTED) {
+		session->server->counters.messages_unopened += session->state <= SESSION_OPEN;
 		session_end(session, ERROR_AUTH, "a message that cannot be opened");
 	} else if (r == -EOVERFLOW) {
 		session_end(session, ERROR_AUTH, "the keys are used up");
 	} else if (r < 0) {
-		session->peer_gone = true;
-		session_lose(session, 0, "connection broken");
+		session_broken(session, wc);
 	}
 	if (session->state == SESSION_CLOSING)
 		session_maybe_reap(session);
@@ -407,13 +437,25 @@ static void session_complete(struct session *session, const struct ibv_wc *wc)
 		session_want_flush(session);
 }
 
+/* Its session is over, but what the device did for it is not undone. */
+static void session_missed(struct server *server, const struct ibv_wc *wc)
+{
+	uint32_t rkey;
+
+	if (endpoint_has_invalidated(wc, &rkey))
+		(void)lane_key_invalidated(server, rkey);
+}
+
 bool session_poll(struct server *server)
 {
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), SESSION_POLL_MS);
 	struct ibv_wc wc[SESSION_POLL_BATCH];
 	int handshakes = 0;
 	int n;
 
 	for (int rounds = 0; rounds < SESSION_POLL_ROUNDS && handshakes == 0; rounds++) {
+		if (rounds > 0 && clock_now_ns() >= until_ns)
+			return false;
 		n = verbs_poll_cq(server->device.control_cq.cq, SESSION_POLL_BATCH, wc);
 		if (n <= 0)
 			return true;
@@ -421,8 +463,10 @@ bool session_poll(struct server *server)
 			struct session *session =
 				route_find(&server->device.control_routes, route_of(wc[i].wr_id));
 
-			if (session == NULL)
+			if (session == NULL) {
+				session_missed(server, &wc[i]);
 				continue;
+			}
 			handshakes += session->state == SESSION_HELLO;
 			session_complete(session, &wc[i]);
 		}
@@ -473,7 +517,8 @@ static void session_end_leases(struct deadline *deadline, void *context)
 	struct lease *lease;
 
 	/* Ending one lease may end others of the same acquire, and free what is next. */
-	for (int i = 0; i < SESSION_END_STEP && (lease = session->ending_next) != NULL; i++) {
+	while (server->turn_endings < SESSION_END_STEP && (lease = session->ending_next) != NULL) {
+		server->turn_endings++;
 		session->ending_next = TAILQ_NEXT(lease, session_link);
 		session_end_lease(session, lease);
 	}
@@ -522,10 +567,23 @@ static void session_audit_end(const struct session *session, const char *why)
 		     });
 }
 
+/* Whoever comes without being anybody's client writes no more than a few lines. */
+static void session_log_end(const struct session *session, const char *why)
+{
+	if (session->charged)
+		log_info("session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64
+			 " why=\"%s\"",
+			 session->id, session->tenant->name, session->peer, session->lease_count,
+			 why);
+	else
+		log_limited(LOG_LEVEL_INFO, &session_end_limit,
+			    "session ends id=0x%" PRIx64 " tenant=- peer=%s why=\"%s\"",
+			    session->id, session->peer, why);
+}
+
 void session_end(struct session *session, int code, const char *why)
 {
 	struct server *server = session->server;
-
 	bool was_open = session->state == SESSION_OPEN;
 
 	if (session->state > SESSION_OPEN)
@@ -537,9 +595,7 @@ void session_end(struct session *session, int code, const char *why)
 		session_address_banned(session);
 	if (code == ERROR_PROTOCOL)
 		server->counters.protocol_errors++;
-	log_info("session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64 " why=\"%s\"",
-		 session->id, session->tenant != NULL ? session->tenant->name : "-", session->peer,
-		 session->lease_count, why);
+	session_log_end(session, why);
 	session_audit_end(session, why);
 	if (code != 0 && !session->peer_gone)
 		session_say_why(session, code);
@@ -550,7 +606,7 @@ void session_end(struct session *session, int code, const char *why)
 	session->ending_next = TAILQ_FIRST(&session->leases);
 	session_end_leases(&session->ending_deadline, session);
 	if (code == ERROR_PROTOCOL && was_open)
-		penalty_protocol(session);
+		penalty_session(session, STRIKE_PROTOCOL);
 }
 
 void session_lose(struct session *session, int code, const char *why)

@@ -88,8 +88,11 @@ int session_accept(struct server *server, struct rdma_cm_id *id, const struct pr
 /** session_connected() - the connection is there */
 void session_connected(struct session *session);
 
-/** session_disconnected() - the peer has left, or the connection never came to be */
+/** session_disconnected() - the peer, which has had our answer, has left */
 void session_disconnected(struct session *session);
+
+/** session_not_connected() - the connection never came to be */
+void session_not_connected(struct session *session);
 
 /**
  * session_end() - end a session; begins once, later calls do nothing

@@ -12,7 +12,7 @@
  */
 
 enum strike_kind {
-	STRIKE_ACCESS,	 /* one of its lanes died of an access that it had no right to */
+	STRIKE_ACCESS,	 /* one of its connections died of an access that it had no right to */
 	STRIKE_PROTOCOL, /* it broke the protocol on a session that was its own for certain */
 	STRIKE_KINDS,
 };

@@ -223,6 +223,26 @@ TEST(quarantine__attach_is_answered)
 	check_empty(&h);
 }
 
+/* A lease whose first windows are stuck never came to be, and who asked for it is told. */
+TEST(quarantine__acquire_is_answered)
+{
+	HARNESS(h, .program = "mempoold-seam", .seam = "stuck-bind:24",
+		.extra = "\"lane_wait_min\": \"0\", \"lane_sweep\": \"1min\"");
+	PEER(alpha, "alpha");
+	PEER_LANE(lane, &alpha);
+	uint64_t id = peer_ask(&alpha, &lane, PAGE, 1, 0);
+
+	CHECK(id != 0);
+	CHECK_INT(peer_answer(&alpha, id, LIMIT_MS), ERROR_LANE);
+	CHECK(harness_number(&h, "stuck.windows") > 0);
+	CHECK_INT(lease_number(&h, "windows"), 0);
+	CHECK(harness_wait_number(&h, "stuck.windows", 0, WAIT_MS));
+	CHECK(harness_wait_number(&h, "leases.ending", 0, WAIT_MS));
+	peer_lane_close(&lane);
+	peer_close(&alpha);
+	check_empty(&h);
+}
+
 /* A lease ends while a window of it is stuck: it is over, and its bytes come when it is freed. */
 
 enum ending {

@@ -315,26 +315,45 @@ void peer_prove(const struct peer *peer, const struct peer_lane *lane, struct pr
 	channel_lane_mac(&peer->control.secrets, &bound, data->mac);
 }
 
-int peer_connect_with(struct peer *peer, const struct message_lane_offer *offer,
-		      void (*change)(struct private_data *data), struct peer_lane *ret_lane)
+static int peer_prepare(struct peer *peer, const struct message_lane_offer *offer,
+			struct peer_lane *ret_lane, struct private_data *ret_data)
 {
-	uint8_t bytes[PROTO_PRIVATE_DATA_MAX];
-	struct private_data data = {
+	int r;
+
+	*ret_data = (struct private_data){
 		.kind = PRIVATE_DATA_LANE,
 		.session_id = peer->welcome.session_id,
 		.lane = offer->lane,
 	};
-
-	int r;
-
 	ret_lane->number = offer->lane;
 	r = raw_prepare(&ret_lane->raw);
+	if (r == 0)
+		peer_prove(peer, ret_lane, ret_data);
+	return r;
+}
+
+int peer_connect_with(struct peer *peer, const struct message_lane_offer *offer,
+		      void (*change)(struct private_data *data), struct peer_lane *ret_lane)
+{
+	uint8_t bytes[PROTO_PRIVATE_DATA_MAX];
+	struct private_data data;
+	int r = peer_prepare(peer, offer, ret_lane, &data);
+
 	if (r != 0)
 		return r;
-	peer_prove(peer, ret_lane, &data);
 	if (change != NULL)
 		change(&data);
 	return raw_request(&ret_lane->raw, bytes, private_data_encode(&data, bytes));
+}
+
+int peer_give_up(struct peer *peer, const struct message_lane_offer *offer)
+{
+	__attribute__((cleanup(peer_lane_close))) struct peer_lane lane = {0};
+	uint8_t bytes[PROTO_PRIVATE_DATA_MAX];
+	struct private_data data;
+	int r = peer_prepare(peer, offer, &lane, &data);
+
+	return r == 0 ? raw_give_up(&lane.raw, bytes, private_data_encode(&data, bytes)) : r;
 }
 
 int peer_connect(struct peer *peer, const struct message_lane_offer *offer,

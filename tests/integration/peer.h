@@ -92,6 +92,9 @@ int peer_connect(struct peer *peer, const struct message_lane_offer *offer,
 int peer_connect_with(struct peer *peer, const struct message_lane_offer *offer,
 		      void (*change)(struct private_data *data), struct peer_lane *ret_lane);
 
+/** peer_give_up() - as peer_connect(), but go without a word when the daemon has accepted */
+int peer_give_up(struct peer *peer, const struct message_lane_offer *offer);
+
 /** peer_prove() - fill in the MAC for a prepared connection of the session and lane in @data */
 void peer_prove(const struct peer *peer, const struct peer_lane *lane, struct private_data *data);
 

@@ -146,7 +146,7 @@ int raw_prepare(struct raw *raw)
 	return raw_prepare_for(raw, HARNESS_PORT);
 }
 
-int raw_request(struct raw *raw, const void *data, uint8_t len_bytes)
+static int raw_ask(struct raw *raw, const void *data, uint8_t len_bytes, uint32_t qpn)
 {
 	struct rdma_conn_param param = {
 		.private_data = len_bytes > 0 ? data : NULL,
@@ -154,11 +154,34 @@ int raw_request(struct raw *raw, const void *data, uint8_t len_bytes)
 		.initiator_depth = RAW_READ_DEPTH,
 		.retry_count = 5,
 		.rnr_retry_count = 6,
+		.qp_num = qpn,
 	};
 
-	if (rdma_connect(raw->id, &param) != 0)
-		return -errno;
-	return raw_expect(raw, RDMA_CM_EVENT_ESTABLISHED);
+	return rdma_connect(raw->id, &param) == 0 ? 0 : -errno;
+}
+
+int raw_request(struct raw *raw, const void *data, uint8_t len_bytes)
+{
+	int r = raw_ask(raw, data, len_bytes, raw->id->qp->qp_num);
+
+	return r == 0 ? raw_expect(raw, RDMA_CM_EVENT_ESTABLISHED) : r;
+}
+
+int raw_give_up(struct raw *raw, const void *data, uint8_t len_bytes)
+{
+	struct ibv_qp *qp = raw->id->qp;
+	int r;
+
+	/* Without a QP it is the user's to answer the accept, and not librdmacm's. */
+	raw->id->qp = NULL;
+	r = raw_ask(raw, data, len_bytes, qp->qp_num);
+	if (r == 0)
+		r = raw_expect(raw, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	(void)rdma_destroy_id(raw->id);
+	raw->id = NULL;
+	(void)verbs_destroy_qp(qp);
+	raw_close(raw);
+	return r;
 }
 
 int raw_adopt(struct raw *raw, struct rdma_cm_id *id)

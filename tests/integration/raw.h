@@ -48,6 +48,14 @@ int raw_prepare_for(struct raw *raw, uint16_t port);
 int raw_request(struct raw *raw, const void *data, uint8_t len_bytes);
 
 /**
+ * raw_give_up() - ask for the connection that was prepared, and go when the daemon has accepted
+ *
+ * The daemon gets a rejection in answer to its accept. Return: as raw_connect(); there is no
+ * connection in any case.
+ */
+int raw_give_up(struct raw *raw, const void *data, uint8_t len_bytes);
+
+/**
  * raw_adopt() - be the passive end: a QP with receives on the id of a connect request
  * @id: owned by @raw in any case, and moved to an event channel of its own
  *

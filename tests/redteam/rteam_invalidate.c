@@ -58,6 +58,39 @@ static int last_word(struct peer *peer)
 	return code;
 }
 
+/* The session is over when the message with invalidate is found, which may have no session then. */
+TEST(field_02_invalidate__behind_a_bye)
+{
+	HARNESS(h, .extra = "\"lane_wait_min\": \"0\"");
+	PEER(owner, "owner");
+	PEER(attacker, "attacker");
+	PEER_LANE(lane, &owner);
+	struct message_grant grant;
+	struct message m = {.type = MESSAGE_BYE};
+
+	CHECK_INT(peer_acquire(&owner, &lane, PAGE, TTL_MS, 0, &grant), 0);
+	CHECK_INT(raw_send_message(&attacker.control, &m), 0);
+	CHECK_INT(send_with_invalidate(&attacker, grant.descriptors[0].rkey), 0);
+	CHECK(harness_wait_number(&h, "sessions", 1, 10000));
+	/* The owner is told at once, and may come again at once. */
+	CHECK_INT(peer_take(&owner, MESSAGE_LANE_LOST, 0, 5000, &m), 1);
+	CHECK_INT(m.u.lane.lane, lane.number);
+	peer_lane_close(&lane);
+	CHECK_INT(peer_lane_open(&owner, &lane), 0);
+	CHECK_INT(peer_attach(&owner, &lane, grant.lease_id, &grant), 0);
+	CHECK_INT(peer_access(&lane, IBV_WR_RDMA_READ, PAGE, grant.descriptors[0].remote_addr,
+			      grant.descriptors[0].rkey),
+		  IBV_WC_SUCCESS);
+	CHECK_INT(harness_number(&h, "counters.strikes"), 0);
+	CHECK_INT(peer_release(&owner, grant.lease_id), 0);
+	peer_lane_close(&lane);
+	peer_close(&attacker);
+	peer_close(&owner);
+	accounts_check(&h);
+	CHECK(!test_has_failed());
+	CHECK_INT(harness_stop(&h), 0);
+}
+
 static void invalidate(bool own)
 {
 	HARNESS(h, .extra = "\"lane_wait_min\": \"0\"");
