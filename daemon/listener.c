@@ -331,10 +331,11 @@ static bool listener_was_answered(const struct listener_event *event)
 	return event->type == RDMA_CM_EVENT_REJECTED && event->status != LISTENER_REJ_TIMEOUT;
 }
 
-static void listener_not_connected(const struct listener_event *event)
+static void listener_not_connected(struct server *server, const struct listener_event *event)
 {
 	enum cm_kind *kind = event->object;
 
+	server->counters.connections_failed++;
 	listener_log_failure(event);
 	if (*kind == CM_LANE)
 		lane_not_connected((struct lane *)(void *)kind);
@@ -366,7 +367,7 @@ static void listener_dispatch(struct server *server, const struct listener_event
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_REJECTED:
-		listener_not_connected(event);
+		listener_not_connected(server, event);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		server_device_lost(server, "the device is being removed");

@@ -60,6 +60,7 @@ enum {
 	X(leases_ended)          \
 	X(leases_orphaned)       \
 	X(leases_reattached)     \
+	X(connections_failed)    \
 	X(messages_unopened)     \
 	X(destroy_failures)
 

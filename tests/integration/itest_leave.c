@@ -252,7 +252,7 @@ static void vanish(const struct harness *h, enum vanishing way)
 static void vanish_often(struct harness *h, const struct resources *before, enum vanishing way,
 			 uint32_t rounds)
 {
-	int errors = log_lines_count(h, "connection not made");
+	int64_t errors = harness_number(h, "counters.connections_failed");
 	uint64_t begun_ns = clock_now_ns();
 	struct resources after;
 
@@ -262,10 +262,11 @@ static void vanish_often(struct harness *h, const struct resources *before, enum
 	printf("# way %d: %u clients in %" PRIu64 " ms", (int)way, rounds, since_ms(begun_ns));
 	begun_ns = clock_now_ns();
 	CHECK(harness_wait_number(h, "sessions", 0, LIMIT_MS));
-	errors = log_lines_count(h, "connection not made") - errors;
-	printf(", gone %" PRIu64 " ms later, with %d errors\n", since_ms(begun_ns), errors);
+	errors = harness_number(h, "counters.connections_failed") - errors;
+	printf(", gone %" PRIu64 " ms later, with %" PRId64 " errors\n", since_ms(begun_ns),
+	       errors);
 	/* Those that the daemon has accepted all end in one, in whichever way that comes. */
-	CHECK(way != VANISH_WHEN_ACCEPTED || errors == (int)rounds);
+	CHECK(way != VANISH_WHEN_ACCEPTED || errors == (int64_t)rounds);
 	CHECK_INT(harness_number(h, "counters.destroy_failures"), 0);
 	if (before == NULL)
 		return;
