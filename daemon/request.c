@@ -172,8 +172,7 @@ static int request_quiesced(struct session *session, const struct message *m)
 /* The client has found a fault of ours, and goes. */
 static int request_error(struct session *session, const struct message *m)
 {
-	if (m->request_id != 0)
-		return ERROR_PROTOCOL;
+	(void)m;
 	session_end(session, 0, "the client has found a fault");
 	return 0;
 }
@@ -214,13 +213,21 @@ static const struct {
 	[MESSAGE_ERROR] = {SESSION_OPEN, request_error, false},
 };
 
+static bool request_is_allowed(const struct session *session, const struct message *m)
+{
+	/* With an id it would be an answer, but the daemon asks for nothing. */
+	if (m->type == MESSAGE_ERROR && m->request_id != 0)
+		return false;
+	return request_table[m->type].handle != NULL &&
+	       request_table[m->type].state == session->state;
+}
+
 int request_handle(struct session *session, const struct message *m)
 {
 	bool handshake = session->state == SESSION_HELLO;
 	int code;
 
-	if (request_table[m->type].handle == NULL ||
-	    request_table[m->type].state != session->state) {
+	if (!request_is_allowed(session, m)) {
 		log_debug("message not allowed session=0x%" PRIx64 " type=%s state=%s", session->id,
 			  message_type_name(m->type), session_state_name(session->state));
 		return ERROR_PROTOCOL;
