@@ -147,9 +147,9 @@ TEST(evade__connection_that_is_cut_is_no_strike)
 TEST(evade__behind_an_acquire_a_guess_counts)
 {
 	HARNESS(h, .limits = NO_BANS, .extra = NO_WAIT ", \"strikes_max\": 64");
-	PEER(guesser, "guesser");
 
 	for (int i = 1; i <= TRIES; i++) {
+		PEER(guesser, "guesser");
 		PEER_LANE(lane, &guesser);
 		uint64_t id = peer_ask(&guesser, &lane, PAGE, BINDS, 0);
 
@@ -162,10 +162,10 @@ TEST(evade__behind_an_acquire_a_guess_counts)
 		peer_lane_close(&lane);
 		CHECK(harness_wait_number(&h, "lanes", 0, LATE_MS));
 		CHECK_INT(harness_number(&h, "counters.strikes"), i);
+		peer_close(&guesser);
 		CHECK(!test_has_failed());
 	}
 	CHECK_INT(harness_number(&h, "counters.strikes_pardoned"), 0);
-	peer_close(&guesser);
 	finish(&h);
 }
 
