@@ -54,7 +54,7 @@ static int run(const char *seam, const char *extra, struct harness_output *ret_o
 }
 
 /* What the daemon says when a call fails, by the steps in which it is made. */
-#define SAYS_MAX 8
+#define SAYS_MAX 9
 #define LOOP	 "cannot set up the event loop"
 #define LISTEN	 "cannot listen on '"
 #define CONTROL	 "cannot register control buffers"
@@ -64,7 +64,8 @@ static int run(const char *seam, const char *extra, struct harness_output *ret_o
 #define ROUTE	 "no port reaches itself"
 #define ADMIN	 "cannot listen on admin socket"
 #define KEYS	 "cannot lock memory for keys"
-#define GATE	 "cannot set up admission and tenants"
+#define GATE	 "cannot set up admission: not enough memory"
+#define TENANTS	 "configuration with what was saved: Cannot allocate memory"
 
 static const struct {
 	const char *call;
@@ -77,8 +78,9 @@ static const struct {
 	{"pthread_create", {LOOP}},
 	{"event_new", {LOOP, ADMIN, "cannot listen for connections"}},
 	{"event_add", {LOOP, ADMIN, "cannot listen for connections"}},
-	{"calloc", {LOOP, CONTROL, POOL, ROUTE, ADMIN, GATE, "cannot write the audit log"}},
-	{"reallocarray", {LOOP, GATE}},
+	{"calloc",
+	 {LOOP, CONTROL, POOL, ROUTE, ADMIN, GATE, TENANTS, "cannot write the audit log"}},
+	{"reallocarray", {LOOP, TENANTS}},
 	{"rdma_create_event_channel", {"cannot use rdma_cm"}},
 	{"verbs_set_nonblocking", {"cannot listen for connections", "query device"}},
 	{"getaddrinfo", {LISTEN}},
