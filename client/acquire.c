@@ -13,19 +13,23 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
+#include "client/guard.h"
 #include "client/lane.h"
 #include "client/lease.h"
 #include "client/pool.h"
 #include "common/clock.h"
 #include "proto/error.h"
 
+#define ACQUIRE_OPTS_MIN offsetof(struct mempool_acquire_opts, flags) /* of the first version */
+
 struct acquisition {
 	struct mempool *pool;
 	struct message_acquire request;
 	uint64_t incarnation; /* of the lane that was asked for */
+	bool renews;	      /* the leases are renewed by themselves */
 	uint16_t granted;     /* of the leases; these are in the session's list */
 	struct mempool_lease *leases[PROTO_ACQUIRE_LEASES];
 };
@@ -53,8 +57,9 @@ static int acquire_granted(struct request *request, const struct message *m)
 	lease->id = grant->lease_id;
 	lease->acquired = a->request;
 	lease->acquired_id = request->id;
-	lease->deadline_ns = clock_add_ms(request->sent_ns, ttl_ms);
-	lease_take_grant(lease, grant, &a->pool->lane, a->incarnation);
+	lease->renewal.ttl_ms = a->renews ? a->request.ttl_ms : 0;
+	renewal_start(lease, request->sent_ns, ttl_ms);
+	lease_take_grant(lease, grant, &lease->own, a->incarnation);
 	lease_link(lease);
 	if (more == (a->granted == a->request.count))
 		return -EPROTO;
@@ -131,7 +136,7 @@ static int acquire_make_up(struct acquisition *a)
 	if (left_ms >= a->request.ttl_ms / 2)
 		return 0;
 	for (uint16_t i = 0; i < a->request.count && r == 0; i++)
-		r = lease_renew(a->leases[i], a->request.ttl_ms);
+		r = lease_renew(a->leases[i], a->request.ttl_ms, pool_deadline(pool));
 	return r;
 }
 
@@ -144,24 +149,26 @@ static void acquire_free_handles(struct acquisition *a, uint16_t count)
 static int acquire_make_handles(struct acquisition *a)
 {
 	for (uint16_t i = 0; i < a->request.count; i++) {
-		a->leases[i] = calloc(1, sizeof(*a->leases[i]));
+		a->leases[i] = lease_new(a->pool);
 		if (a->leases[i] == NULL) {
 			acquire_free_handles(a, i);
-			return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
+			return MEMPOOL_E_NO_MEMORY;
 		}
-		a->leases[i]->pool = a->pool;
 	}
 	return 0;
 }
 
 static int acquire(struct acquisition *a, mempool_lease **ret_leases)
 {
+	uint64_t deadline_ns = clock_add_ms(pool_deadline(a->pool), a->request.wait_ms);
 	int r;
 
-	r = acquire_make_handles(a);
+	r = reconnect_await(a->pool, deadline_ns);
+	if (r == 0)
+		r = acquire_make_handles(a);
 	if (r < 0)
 		return r;
-	r = acquire_try_twice(a, clock_add_ms(pool_deadline(a->pool), a->request.wait_ms));
+	r = acquire_try_twice(a, deadline_ns);
 	if (r < 0)
 		goto err_free_handles;
 	r = acquire_make_up(a);
@@ -183,17 +190,23 @@ int mempool_acquire_many(mempool *pool, uint64_t len_bytes, const struct mempool
 			 size_t count, mempool_lease **ret_leases)
 {
 	struct acquisition a = {.pool = pool};
+	struct mempool_acquire_opts own;
+	int r = guard_call();
 
+	if (r < 0)
+		return r;
 	if (pool == NULL || ret_leases == NULL || count == 0 || count > PROTO_ACQUIRE_LEASES ||
-	    !pool_options_known(opts, sizeof(*opts)))
+	    !pool_options_take(opts, ACQUIRE_OPTS_MIN, sizeof(own), &own) ||
+	    (own.flags & ~MEMPOOL_AUTO_RENEW) != 0 || own.reserved != 0)
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
 	a.request = (struct message_acquire){
 		.len_bytes = len_bytes,
-		.ttl_ms = opts->ttl_ms,
-		.rights = opts->rights,
-		.wait_ms = opts->wait_ms,
+		.ttl_ms = own.ttl_ms,
+		.rights = own.rights,
+		.wait_ms = own.wait_ms,
 		.count = (uint16_t)count,
 	};
+	a.renews = (own.flags & MEMPOOL_AUTO_RENEW) != 0;
 	return acquire(&a, ret_leases);
 }
 

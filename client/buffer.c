@@ -20,6 +20,8 @@ int buffer_init(struct buffer *buffer, struct ibv_pd *pd, size_t len_bytes)
 	bytes = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (bytes == MAP_FAILED)
 		return -errno;
+	/* A device that writes here must go on to meet our pages, not the copy of a child. */
+	(void)madvise(bytes, len_bytes, MADV_DONTFORK);
 	r = verbs_reg_mr(pd, bytes, len_bytes, IBV_ACCESS_LOCAL_WRITE, &mr);
 	if (r < 0) {
 		(void)munmap(bytes, len_bytes);

@@ -94,6 +94,26 @@ static int cm_left_ms(const struct cm *cm)
 	return left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
+uint8_t cm_ack_timeout(uint32_t patience_ms)
+{
+	uint64_t tries_ns = (uint64_t)patience_ms * CLOCK_NS_PER_MS / (CM_RETRY_COUNT + 1);
+	uint8_t n = CM_ACK_TIMEOUT_MIN;
+
+	while (n < CM_ACK_TIMEOUT_MAX && (UINT64_C(4096) << (n + 1)) <= tries_ns)
+		n++;
+	return n;
+}
+
+/* Costs time, not correctness, if the system refuses. */
+static void cm_set_patience(struct cm *cm)
+{
+	uint8_t timeout = cm_ack_timeout(cm->patience_ms);
+
+	if (cm->patience_ms != 0 && timeout < CM_ACK_TIMEOUT_MAX)
+		(void)rdma_set_option(cm->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+				      sizeof(timeout));
+}
+
 void cm_set_private_data(struct cm *cm, const struct private_data *data)
 {
 	cm->private_data_len_bytes = private_data_encode(data, cm->private_data);
@@ -112,6 +132,7 @@ void cm_open(struct cm *cm, struct rdma_event_channel *channel, struct sockaddr 
 		cm_fail_errno(cm, "rdma_create_id", errno);
 		return;
 	}
+	cm_set_patience(cm);
 	cm_set_state(cm, CM_ADDRESS);
 	if (rdma_resolve_addr(cm->id, NULL, peer, cm_left_ms(cm)) != 0)
 		cm_fail_errno(cm, "rdma_resolve_addr", errno);

@@ -42,6 +42,9 @@ struct cm {
 	void *owner;
 	struct rdma_cm_id *id;
 	uint64_t deadline_ns;
+	/* How long the peer may fail to acknowledge before the connection counts as broken; the
+	 * owner sets it once. 0, or more than the system's own: that. */
+	uint32_t patience_ms;
 	uint8_t initiator_depth; /* reads that we may have outstanding */
 	uint8_t private_data_len_bytes;
 	uint8_t private_data[PROTO_PRIVATE_DATA_MAX];
@@ -91,6 +94,17 @@ void cm_close(struct cm *cm);
  * Return: true if there was one.
  */
 bool cm_step(struct rdma_event_channel *channel);
+
+/**
+ * cm_ack_timeout() - the exponent of the time-out of one packet (4.096 us * 2^n)
+ *
+ * The largest for which all tries of a packet are over within @patience_ms, but
+ * CM_ACK_TIMEOUT_MIN at least; pure.
+ */
+uint8_t cm_ack_timeout(uint32_t patience_ms);
+
+#define CM_ACK_TIMEOUT_MIN 14 /* 67 ms: what a busy host may take */
+#define CM_ACK_TIMEOUT_MAX 17 /* 0.5 s; a connection has about that if nothing is said */
 
 static inline struct ibv_qp *cm_qp(const struct cm *cm)
 {

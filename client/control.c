@@ -3,9 +3,10 @@
  * The control connection: the handshake, requests with their answers, and the daemon's
  * notices. It owns the connection, its completion queue and memory, and the endpoint in it.
  *
- * A session is lost once and for good: by disconnection, by an error that answers no request,
- * or because the daemon broke the protocol. Then every request in flight is answered with
- * that, and every lane is lost too.
+ * A session is lost by disconnection, by an error that answers no request, or because the
+ * daemon broke the protocol. Then every request in flight is answered with that, and every lane
+ * is lost too. Another session may follow on another connection; until it is welcomed nothing
+ * is sent but what belongs to the handshake.
  *
  * Thread: completions on the service thread; the rest on any. Everything under the lock.
  */
@@ -118,6 +119,7 @@ int control_init(struct mempool *pool)
 	r = cm_init(&control->cm, &control_cm_ops, pool);
 	if (r < 0)
 		(void)pthread_cond_destroy(&control->sent);
+	control->cm.patience_ms = pool->timeout_ms / 2;
 	return r;
 }
 
@@ -175,6 +177,26 @@ void control_close(struct mempool *pool)
 	(void)pthread_mutex_unlock(&pool->lock);
 }
 
+void control_tell_lost(struct mempool *pool)
+{
+	int code = pool->control.cause;
+
+	/* Once, however often it is lost again before it is back. */
+	if (!pool->events.on || reconnect_is_away(pool))
+		return;
+	if (code == MEMPOOL_E_DRAINED || code == MEMPOOL_E_DRAINING)
+		events_tell_draining(pool);
+	events_tell(pool, MEMPOOL_EVENT_SESSION_LOST, code == MEMPOOL_E_SESSION_LOST ? 0 : code);
+	reconnect_lost(pool);
+}
+
+void control_reset(struct control *control)
+{
+	assert(control->cm.state == CM_CLOSED && control->requests.first == NULL);
+	control->lost = false;
+	control->welcomed = false;
+}
+
 void control_lose(struct mempool *pool, int code, const char *text)
 {
 	struct control *control = &pool->control;
@@ -182,6 +204,7 @@ void control_lose(struct mempool *pool, int code, const char *text)
 	if (control->lost)
 		return;
 	control->lost = true;
+	control->cause = code;
 	client_error_set(&control->loss, control->welcomed ? MEMPOOL_E_SESSION_LOST : code, "%s",
 			 text);
 	if (control->posted)
@@ -195,6 +218,7 @@ void control_lose(struct mempool *pool, int code, const char *text)
 	for (struct lane *lane = pool->lanes; lane != NULL; lane = lane->next)
 		lane_lose(lane, MEMPOOL_E_SESSION_LOST, text);
 	control->loss.code = MEMPOOL_E_SESSION_LOST;
+	control_tell_lost(pool);
 }
 
 static void control_break(struct mempool *pool, const struct message *m)
@@ -218,7 +242,7 @@ static int control_post(struct mempool *pool, enum endpoint_class class, const s
 
 void control_notify(struct mempool *pool, const struct message *m)
 {
-	if (pool->control.posted && !pool->control.lost)
+	if (control_is_open(&pool->control))
 		(void)control_post(pool, ENDPOINT_NOTICE, m);
 }
 
@@ -243,7 +267,8 @@ int control_begin(struct mempool *pool, struct message *m, struct request *reque
 	struct control *control = &pool->control;
 	int r;
 
-	if (control->lost)
+	if (control->lost ||
+	    (!control->welcomed && m->type != MESSAGE_HELLO && control->loss.code != 0))
 		return client_error_forward(&control->loss);
 	if (!control->posted)
 		return client_error_raise(MEMPOOL_E_STATE, "there is no connection");
@@ -334,7 +359,7 @@ void control_bye(struct mempool *pool, uint64_t deadline_ns)
 	struct message m = {.type = MESSAGE_BYE};
 
 	(void)pthread_mutex_lock(&pool->lock);
-	if (control->welcomed && !control->lost && control_send(pool, &m) == 0) {
+	if (control_is_open(control) && control_send(pool, &m) == 0) {
 		while (control_sending(control) &&
 		       wait_until(&control->sent, &pool->lock, deadline_ns))
 			;
@@ -348,7 +373,7 @@ void control_give_back(struct mempool *pool, const struct message_leases *leases
 
 	/* The answer finds nobody. */
 	m.request_id = ++pool->control.requests.last_id;
-	if (leases->count > 0 && !pool->control.lost)
+	if (leases->count > 0 && control_is_open(&pool->control))
 		(void)control_post(pool, ENDPOINT_ORDINARY, &m);
 }
 
@@ -374,7 +399,8 @@ static void control_answer(struct mempool *pool, const struct message *m)
 		return;
 	}
 	if (m->type == MESSAGE_ERROR) {
-		client_error_told(&error, &m->u.error);
+		if (client_error_told(&error, &m->u.error) == MEMPOOL_E_DRAINING)
+			events_tell_draining(pool);
 		request_finish(&control->requests, request, &error);
 		return;
 	}
@@ -502,7 +528,7 @@ static uint64_t control_silent_ns(const struct control *control)
 
 static bool control_has_heart(const struct control *control)
 {
-	return control->welcomed && !control->lost && control->welcome.heartbeat_ms != 0;
+	return control_is_open(control) && control->welcome.heartbeat_ms != 0;
 }
 
 int control_next_ms(const struct mempool *pool)

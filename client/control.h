@@ -27,10 +27,17 @@ struct control {
 	bool welcomed; /* the handshake is over; welcome is valid */
 	bool lost;     /* for good; loss says why */
 	struct client_error loss;
+	int cause; /* the code that it was lost for, which the calls of a session do not return */
 	struct message_welcome welcome;
 	struct request_list requests;
 	pthread_cond_t sent; /* signalled when nothing waits to be sent any more */
 };
+
+/** control_is_open() - is the handshake over, and the session not lost? */
+static inline bool control_is_open(const struct control *control)
+{
+	return control->welcomed && !control->lost;
+}
 
 /** control_init() - Return: 0 or a negative errno */
 int control_init(struct mempool *pool);
@@ -42,6 +49,9 @@ void control_deinit(struct mempool *pool);
  * Return: 0, or a code with the thread's last error set; close it then.
  */
 int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_ns);
+
+/** control_reset() - lock held: it is closed, and may be opened for another session */
+void control_reset(struct control *control);
 
 /** control_hello() - the handshake; takes the lock; Return: 0 or a code, last error set */
 int control_hello(struct mempool *pool, uint64_t deadline_ns);
@@ -95,6 +105,9 @@ void control_step(struct mempool *pool);
 
 /** control_next_ms() - when control_step() is due at the latest: milliseconds for poll(), or -1; lock held */
 int control_next_ms(const struct mempool *pool);
+
+/** control_tell_lost() - lock held: the session that the application has is lost */
+void control_tell_lost(struct mempool *pool);
 
 /** control_lose() - the session is over: wake everybody; lock held */
 void control_lose(struct mempool *pool, int code, const char *text);

@@ -26,7 +26,9 @@
 #include "proto/message.h"
 
 #define LANE_READ_DEPTH_MAX 16
-#define LANE_SPINS	    200	 /* polls before we sleep */
+#define LANE_SPINS	    200 /* polls before we sleep */
+#define LANE_PAUSE_MIN_MS   10	/* before another offer is asked for; doubles */
+#define LANE_PAUSE_MAX_MS   1000
 #define LANE_FLUSH_MS	    1000 /* a QP in ERR gives everything back within that, or never */
 
 /* Limits of the device that concern us. */
@@ -48,7 +50,7 @@ static int lane_query(struct lane *lane, struct cm *cm)
 		depth = (uint32_t)device.max_qp_init_rd_atom;
 	cm->initiator_depth = (uint8_t)depth;
 	lane->message_max_bytes =
-		port.max_msg_sz < LANE_SLOT_BYTES ? port.max_msg_sz : LANE_SLOT_BYTES;
+		port.max_msg_sz < LANE_PIECE_BYTES ? port.max_msg_sz : LANE_PIECE_BYTES;
 	return lane->message_max_bytes > 0 ? 0 : -EIO;
 }
 
@@ -71,39 +73,54 @@ static void lane_prove(const struct lane *lane, struct cm *cm)
 	cm_set_private_data(cm, &data);
 }
 
-static int lane_setup(struct cm *cm)
+/* Not every device can send inline, or as much: then without. */
+static int lane_create_qp(struct lane *lane, struct cm *cm)
 {
-	struct lane *lane = cm->owner;
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
+		.send_cq = lane->cq.cq,
+		.recv_cq = lane->cq.cq,
 		.cap =
 			{
-				.max_send_wr = LANE_SENDS,
+				.max_send_wr = lane->sends,
 				.max_recv_wr =
 					1, /* none is posted, but not every device can do without */
 				.max_send_sge = 1,
 				.max_recv_sge = 1,
+				.max_inline_data = LANE_INLINE_BYTES,
 			},
 	};
-	struct ibv_pd *pd;
+	struct ibv_qp_init_attr without = attr;
+
+	without.cap.max_inline_data = 0;
+	lane->inline_max_bytes = LANE_INLINE_BYTES;
+	if (rdma_create_qp(cm->id, lane->pd, &attr) == 0)
+		return 0;
+	lane->inline_max_bytes = 0;
+	return rdma_create_qp(cm->id, lane->pd, &without) == 0 ? 0 : -errno;
+}
+
+static int lane_setup(struct cm *cm)
+{
+	struct lane *lane = cm->owner;
 	int r;
 
 	r = lane_query(lane, cm);
 	if (r < 0)
 		return r;
-	r = pool_pd(lane->pool, cm->id->verbs, &pd);
+	r = pool_pd(lane->pool, cm->id->verbs, &lane->pd);
 	if (r < 0)
 		return r;
-	r = verbs_cq_init(&lane->cq, cm->id->verbs, LANE_SENDS + 1);
+	r = verbs_cq_init(&lane->cq, cm->id->verbs, lane->sends + 1);
 	if (r < 0)
 		return r;
-	r = buffer_init(&lane->staging, pd, (size_t)LANE_SLOTS * LANE_SLOT_BYTES);
+	if (lane->staged)
+		r = buffer_init(&lane->staging, lane->pd, (size_t)LANE_SLOTS * LANE_SLOT_BYTES);
 	if (r < 0)
 		return r;
-	attr.send_cq = lane->cq.cq;
-	attr.recv_cq = lane->cq.cq;
-	if (rdma_create_qp(cm->id, pd, &attr) != 0)
-		return -errno;
+	r = lane_create_qp(lane, cm);
+	if (r < 0)
+		return r;
 	lane_prove(lane, cm);
 	return 0;
 }
@@ -148,7 +165,7 @@ int lane_init(struct lane *lane, struct mempool *pool)
 {
 	int r;
 
-	*lane = (struct lane){.pool = pool};
+	*lane = (struct lane){.pool = pool, .sends = LANE_SENDS, .staged = true};
 	r = wait_init(&lane->freed);
 	if (r < 0)
 		return r;
@@ -158,6 +175,7 @@ int lane_init(struct lane *lane, struct mempool *pool)
 	r = cm_init(&lane->cm, &lane_cm_ops, lane);
 	if (r < 0)
 		goto err_deinit_asking;
+	lane->cm.patience_ms = pool->timeout_ms / 2;
 	return 0;
 
 err_deinit_asking:
@@ -208,11 +226,19 @@ void lane_lose(struct lane *lane, int code, const char *text)
 {
 	if (lane->state != LANE_OPENING && lane->state != LANE_UP)
 		return;
+	if (lane->state == LANE_UP && !lane->quiet)
+		events_tell(lane->pool, MEMPOOL_EVENT_LANE_LOST, 0);
 	lane->state = LANE_LOST;
 	/* Flushes what the holder waits for; without it the device would try for seconds. */
 	if (cm_qp(&lane->cm) != NULL)
 		(void)verbs_qp_to_error(cm_qp(&lane->cm));
 	cm_fail(&lane->cm, code, text);
+}
+
+void lane_forget_offer(struct lane *lane)
+{
+	request_remove(&lane->pool->control.requests, &lane->asking);
+	lane->asked = false;
 }
 
 void lane_lost(struct mempool *pool, uint32_t number)
@@ -347,7 +373,7 @@ static int lane_connect(struct lane *lane, uint64_t deadline_ns)
 	int r;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	if (pool->control.lost) {
+	if (!control_is_open(&pool->control)) {
 		r = client_error_forward(&pool->control.loss);
 	} else {
 		lane->state = LANE_OPENING;
@@ -397,8 +423,10 @@ static int lane_set_up(struct lane *lane)
 	(void)pthread_mutex_lock(&pool->lock);
 	if (lane->state == LANE_OPENING) {
 		lane->state = LANE_UP;
+		if (lane->incarnation != 0)
+			events_tell(pool, MEMPOOL_EVENT_LANE_RESTORED, 0);
 		lane->incarnation = ++pool->incarnations;
-	} else if (pool->control.lost) {
+	} else if (!control_is_open(&pool->control)) {
 		r = client_error_forward(&pool->control.loss);
 	} else {
 		r = client_error_raise(MEMPOOL_E_LANE, "the data connection was lost at once: %s",
@@ -408,7 +436,7 @@ static int lane_set_up(struct lane *lane)
 	return r;
 }
 
-int lane_open(struct lane *lane, uint64_t deadline_ns)
+static int lane_try(struct lane *lane, uint64_t deadline_ns)
 {
 	int r;
 
@@ -423,6 +451,38 @@ int lane_open(struct lane *lane, uint64_t deadline_ns)
 		r = lane_set_up(lane);
 	if (r < 0)
 		lane_close(lane);
+	return r;
+}
+
+/* Return: false if the session is lost, or the deadline passes before the pause is over. */
+static bool lane_pause(struct lane *lane, uint64_t pause_ms, uint64_t deadline_ns)
+{
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), pause_ms);
+	struct mempool *pool = lane->pool;
+	bool lost;
+
+	if (until_ns >= deadline_ns)
+		return false;
+	(void)pthread_mutex_lock(&pool->lock);
+	while (!pool->control.lost && wait_until(&pool->leases_changed, &pool->lock, until_ns))
+		;
+	lost = pool->control.lost;
+	(void)pthread_mutex_unlock(&pool->lock);
+	return !lost;
+}
+
+/* An offer is used up by a connection that did not come about, since packets were lost, say. */
+int lane_open(struct lane *lane, uint64_t deadline_ns)
+{
+	uint64_t pause_ms = LANE_PAUSE_MIN_MS;
+	int r;
+
+	r = lane_try(lane, deadline_ns);
+	while (r == MEMPOOL_E_LANE_OFFER && lane_pause(lane, pause_ms, deadline_ns)) {
+		if (pause_ms < LANE_PAUSE_MAX_MS)
+			pause_ms *= 2;
+		r = lane_try(lane, deadline_ns);
+	}
 	return r;
 }
 
@@ -450,25 +510,43 @@ int lane_ensure(struct lane *lane, uint64_t deadline_ns)
 	return r;
 }
 
-int lane_post(struct lane *lane, enum ibv_wr_opcode opcode, void *local, uint32_t len_bytes,
-	      uint64_t remote_addr, uint32_t rkey)
+void lane_fill(const struct lane *lane, const struct lane_work *work, struct ibv_sge *sge,
+	       struct ibv_send_wr *ret_wr)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)local,
-		.length = len_bytes,
-		.lkey = lane->staging.mr->lkey,
+	bool is_inline = work->opcode == IBV_WR_RDMA_WRITE &&
+			 work->remote.len_bytes <= lane->inline_max_bytes;
+
+	*sge = (struct ibv_sge){
+		.addr = (uintptr_t)work->local,
+		.length = work->remote.len_bytes,
+		.lkey = work->lkey,
 	};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge,
+	*ret_wr = (struct ibv_send_wr){
+		.sg_list = sge,
 		.num_sge = 1,
-		.opcode = opcode,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = {.remote_addr = remote_addr, .rkey = rkey},
+		.opcode = work->opcode,
+		.send_flags = IBV_SEND_SIGNALED | (is_inline ? IBV_SEND_INLINE : 0u),
 	};
+	if (work->opcode == IBV_WR_RDMA_WRITE || work->opcode == IBV_WR_RDMA_READ) {
+		ret_wr->wr.rdma.remote_addr = work->remote.remote_addr;
+		ret_wr->wr.rdma.rkey = work->remote.rkey;
+		return;
+	}
+	ret_wr->wr.atomic.remote_addr = work->remote.remote_addr;
+	ret_wr->wr.atomic.rkey = work->remote.rkey;
+	ret_wr->wr.atomic.compare_add = work->compare_add;
+	ret_wr->wr.atomic.swap = work->swap;
+}
+
+int lane_post(struct lane *lane, const struct lane_work *work)
+{
 	struct ibv_send_wr *bad;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
 	int r;
 
 	assert(lane->posted < LANE_SENDS);
+	lane_fill(lane, work, &sge, &wr);
 	r = verbs_post_send(cm_qp(&lane->cm), &wr, &bad);
 	if (r == 0)
 		lane->posted++;
@@ -479,12 +557,18 @@ static int lane_raw_held(struct lane *lane, enum ibv_wr_opcode opcode, void *loc
 			 uint32_t len_bytes, uint64_t remote_addr, uint32_t rkey,
 			 uint64_t deadline_ns, enum ibv_wc_status *ret_status)
 {
+	struct lane_work work = {
+		.opcode = opcode,
+		.local = local,
+		.remote = {.remote_addr = remote_addr, .rkey = rkey, .len_bytes = len_bytes},
+	};
 	enum ibv_wc_status status;
 	int r;
 
 	if (!lane_is_up(lane))
 		return client_error_raise(MEMPOOL_E_LANE, "the lane is not up");
-	r = lane_post(lane, opcode, local, len_bytes, remote_addr, rkey);
+	work.lkey = lane_staging_key(lane);
+	r = lane_post(lane, &work);
 	if (r < 0)
 		return client_error_raise(MEMPOOL_E_SYSTEM, "ibv_post_send: %s",
 					  strerrordesc_np(-r));

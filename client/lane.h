@@ -10,6 +10,7 @@
 #include "client/buffer.h"
 #include "client/cm.h"
 #include "client/request.h"
+#include "client/split.h"
 #include "common/verbs.h"
 #include "proto/message.h"
 
@@ -25,6 +26,9 @@
 #define LANE_SLOTS	8 /* staging buffers, and so pieces in flight */
 #define LANE_SLOT_BYTES (256u * 1024)
 #define LANE_SENDS	64 /* work requests that the QP has room for */
+#define LANE_PIECE_BYTES \
+	(1024u * 1024)	      /* in one work request at most: then deadlines are looked at */
+#define LANE_INLINE_BYTES 128 /* writes up to that go with the work request, if the device can */
 
 enum lane_state {
 	LANE_CLOSED,
@@ -40,7 +44,8 @@ struct lane {
 	struct lane *next;
 	struct mempool *pool;
 	enum lane_state state;
-	bool busy; /* has a holder */
+	bool busy;  /* has a holder */
+	bool quiet; /* its owner ends it: nobody is told */
 	pthread_cond_t freed;
 	uint32_t number;      /* the daemon's, valid while OPENING and UP */
 	uint64_t incarnation; /* unique in the session; 0: never up */
@@ -50,13 +55,27 @@ struct lane {
 	struct message_lane_offer offer;
 	uint64_t offer_until_ns; /* the offer may be used until then */
 	/* The holder's. */
+	uint32_t sends; /* as LANE_SENDS; constant */
+	bool staged;	/* has staging buffers; constant */
+	struct ibv_pd *pd;
 	struct verbs_cq cq;
 	struct buffer staging;
-	uint32_t message_max_bytes;
-	uint32_t posted; /* work requests that have not completed */
+	uint32_t message_max_bytes; /* of one work request */
+	uint32_t inline_max_bytes;  /* that may go with it; 0: none */
+	uint32_t posted;	    /* work requests that have not completed */
 };
 
-/** lane_init() - Return: 0 or a negative errno */
+/* A work request: between memory of ours and a piece of a lease. */
+struct lane_work {
+	enum ibv_wr_opcode opcode;
+	void *local;
+	uint32_t lkey;
+	struct split_piece remote;
+	uint64_t compare_add; /* of an atomic operation */
+	uint64_t swap;
+};
+
+/** lane_init() - with staging buffers and LANE_SENDS; Return: 0 or a negative errno */
 int lane_init(struct lane *lane, struct mempool *pool);
 
 /** lane_deinit() - must be closed */
@@ -70,7 +89,8 @@ void lane_leave(struct lane *lane);
  * lane_open() - holder: close what there is, connect
  *
  * The daemon may take its time to offer a lane. An offer that comes too late for this call is
- * kept for the next. Return: 0 or a code, last error set.
+ * kept for the next. One that turns out to be used up or expired is replaced by another as long
+ * as there is time. Return: 0 or a code, last error set.
  */
 int lane_open(struct lane *lane, uint64_t deadline_ns);
 
@@ -86,6 +106,9 @@ bool lane_is_up(struct lane *lane);
 /** lane_lose() - lock held: the connection is of no use any more; not being up is allowed */
 void lane_lose(struct lane *lane, int code, const char *text);
 
+/** lane_forget_offer() - lock held: an offer that was asked for belongs to a lost session */
+void lane_forget_offer(struct lane *lane);
+
 /** lane_lost() - lock held: the daemon says that a lane is lost; unknown numbers are ignored */
 void lane_lost(struct mempool *pool, uint32_t number);
 
@@ -95,14 +118,37 @@ static inline uint8_t *lane_slot(const struct lane *lane, uint64_t index)
 	return lane->staging.bytes + index % LANE_SLOTS * LANE_SLOT_BYTES;
 }
 
+static inline uint32_t lane_staging_key(const struct lane *lane)
+{
+	return lane->staging.mr->lkey;
+}
+
+/** lane_staging_max() - of one work request from or to a staging buffer */
+static inline uint32_t lane_staging_max(const struct lane *lane)
+{
+	return lane->message_max_bytes < LANE_SLOT_BYTES ? lane->message_max_bytes
+							 : LANE_SLOT_BYTES;
+}
+
+/** lane_is_refusal() - has the daemon's device not carried out what completed so? */
+static inline bool lane_is_refusal(enum ibv_wc_status status)
+{
+	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR;
+}
+
 /**
- * lane_post() - holder: post an RDMA read or write, signalled
- * @local: within the staging buffers
+ * lane_fill() - holder: make a signalled work request
+ * @sge: stays as long as @ret_wr is used
+ */
+void lane_fill(const struct lane *lane, const struct lane_work *work, struct ibv_sge *sge,
+	       struct ibv_send_wr *ret_wr);
+
+/**
+ * lane_post() - holder: post one
  *
  * At most LANE_SENDS at a time. Return: 0, or a negative errno (nothing was posted).
  */
-int lane_post(struct lane *lane, enum ibv_wr_opcode opcode, void *local, uint32_t len_bytes,
-	      uint64_t remote_addr, uint32_t rkey);
+int lane_post(struct lane *lane, const struct lane_work *work);
 
 /**
  * lane_collect() - holder: wait for the oldest work request to complete

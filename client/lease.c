@@ -4,10 +4,9 @@
  * The session's list has all; a grant puts its lease there before anything later that the
  * daemon sends is looked at, so that no notice about it is missed.
  *
- * Invariants: a lease's own deadline counts from when the request was sent and so is never
- * later than the daemon's. An end reason is set once; the first is kept. Length, rights and
- * descriptors change together, and not to something shorter while somebody uses the lease,
- * unless its lane was lost. The daemon is told that nothing is in flight when that is so.
+ * Invariants: an end reason is set once; the first is kept. Length, rights and descriptors
+ * change together, and not to something shorter while somebody uses the lease, unless its lane
+ * was lost. The daemon is told that nothing is in flight when that is so.
  *
  * Thread: any; answers and notices on the service thread. Under the session's lock.
  */
@@ -20,24 +19,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/events.h"
+#include "client/guard.h"
 #include "client/lane.h"
 #include "client/pool.h"
+#include "client/reconnect.h"
 #include "client/wait.h"
 #include "common/checked.h"
 #include "common/clock.h"
 #include "common/secure.h"
 #include "proto/error.h"
 
-struct lease_renewal {
+struct lease_extension {
 	struct mempool_lease *lease;
 	uint64_t ttl_ms;
 };
 
-struct lease_attachment {
+struct lease_asking {
 	struct mempool_lease *lease;
-	struct lane *lane;
-	uint32_t number;      /* of the lane ... */
-	uint64_t incarnation; /* ... as it was when we asked */
+	struct attachment *attachment; /* to a lane ... */
+	uint32_t number;	       /* ... of that number ... */
+	uint64_t incarnation;	       /* ... as it was when we asked */
 };
 
 struct mempool_lease *lease_find(struct mempool *pool, uint64_t id)
@@ -68,12 +70,31 @@ void lease_unlink(struct mempool_lease *lease)
 		lease->pool->leases = lease->next;
 	if (lease->next != NULL)
 		lease->next->prev = lease->prev;
+	renewal_forget(lease);
+	events_forget(lease->pool, lease);
+}
+
+struct mempool_lease *lease_new(struct mempool *pool)
+{
+	struct mempool_lease *lease = calloc(1, sizeof(*lease));
+
+	if (lease == NULL || renewal_init(&lease->renewal, lease) < 0) {
+		free(lease);
+		(void)client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
+		return NULL;
+	}
+	lease->pool = pool;
+	lease->own.lane = &pool->lane;
+	return lease;
 }
 
 void lease_free(struct mempool_lease *lease)
 {
-	if (lease != NULL)
-		secure_wipe(lease->secret, sizeof(lease->secret));
+	if (lease == NULL)
+		return;
+	attachment_free_rest(&lease->own);
+	renewal_deinit(&lease->renewal);
+	secure_wipe(lease->secret, sizeof(lease->secret));
 	free(lease);
 }
 
@@ -82,22 +103,24 @@ void lease_free_all(struct mempool *pool)
 	while (pool->leases != NULL) {
 		struct mempool_lease *lease = pool->leases;
 
-		pool->leases = lease->next;
+		lease_unlink(lease);
 		lease_free(lease);
 	}
 }
 
 /* State. */
 
-static void lease_end(struct mempool_lease *lease, int reason)
+void lease_end(struct mempool_lease *lease, int reason)
 {
-	if (lease->end_reason == 0)
+	if (lease->end_reason == 0) {
 		lease->end_reason = reason;
+		lease->away = false;
+		events_tell_lease(lease, MEMPOOL_EVENT_LEASE_ENDED, reason, 0);
+	}
 	(void)pthread_cond_broadcast(&lease->pool->leases_changed);
 }
 
-/* Does an answer with this code mean that the lease is over? */
-static bool lease_is_end(int code)
+bool lease_is_end(int code)
 {
 	switch (code) {
 	case MEMPOOL_E_NO_LEASE:
@@ -123,12 +146,23 @@ int lease_check_open(const struct mempool_lease *lease)
 {
 	if (lease->end_reason != 0)
 		return lease_raise(lease, lease->end_reason);
-	if (lease->pool->control.lost)
+	if (lease->away || !control_is_open(&lease->pool->control))
 		return client_error_forward(&lease->pool->control.loss);
 	return 0;
 }
 
-static int lease_check_usable_held(const struct mempool_lease *lease)
+int lease_code(const struct mempool_lease *lease)
+{
+	if (lease->end_reason != 0)
+		return lease->end_reason;
+	if (lease->away || !control_is_open(&lease->pool->control))
+		return MEMPOOL_E_SESSION_LOST;
+	if (lease->revoking)
+		return MEMPOOL_E_REVOKED;
+	return clock_now_ns() >= lease->deadline_ns ? MEMPOOL_E_EXPIRED : 0;
+}
+
+int lease_check_usable_held(const struct mempool_lease *lease)
 {
 	int r = lease_check_open(lease);
 
@@ -152,6 +186,18 @@ int lease_check_usable(struct mempool_lease *lease)
 	return r;
 }
 
+static const char *lease_right_name(uint32_t right)
+{
+	switch (right) {
+	case MEMPOOL_READ:
+		return "read";
+	case MEMPOOL_WRITE:
+		return "write";
+	default:
+		return "do atomic operations";
+	}
+}
+
 static int lease_check_access_held(const struct mempool_lease *lease, uint64_t offset_bytes,
 				   uint64_t len_bytes, uint32_t right)
 {
@@ -159,7 +205,7 @@ static int lease_check_access_held(const struct mempool_lease *lease, uint64_t o
 		return client_error_raise(MEMPOOL_E_RANGE, "%s", error_text(MEMPOOL_E_RANGE));
 	if ((lease->rights & right) == 0)
 		return client_error_raise(MEMPOOL_E_ACCESS, "the lease lacks the right to %s",
-					  right == MEMPOOL_READ ? "read" : "write");
+					  lease_right_name(right));
 	return lease_check_usable_held(lease);
 }
 
@@ -175,18 +221,13 @@ int lease_check_access(struct mempool_lease *lease, uint64_t offset_bytes, uint6
 	return r;
 }
 
-static bool lease_is_attached_held(const struct mempool_lease *lease, const struct lane *lane)
-{
-	return lease->lane == lane && lease->incarnation == lane->incarnation;
-}
-
 bool lease_is_attached(struct mempool_lease *lease, struct lane *lane)
 {
 	struct mempool *pool = lease->pool;
 	bool attached;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	attached = lease_is_attached_held(lease, lane);
+	attached = attachment_is_good(attachment_find(&lease->own, lane));
 	(void)pthread_mutex_unlock(&pool->lock);
 	return attached;
 }
@@ -194,7 +235,7 @@ bool lease_is_attached(struct mempool_lease *lease, struct lane *lane)
 /* Use, and what the daemon waits for. */
 
 /* With the answer to the change the daemon has stopped waiting. */
-static bool lease_is_changing(const struct mempool_lease *lease)
+bool lease_is_changing(const struct mempool_lease *lease)
 {
 	return lease->quiescing && !lease->change->done;
 }
@@ -249,41 +290,45 @@ int lease_use(struct mempool_lease *lease, uint64_t offset_bytes, uint64_t len_b
 	return r;
 }
 
+void lease_unuse_held(struct mempool_lease *lease)
+{
+	assert(lease->users > 0);
+	if (--lease->users > 0)
+		return;
+	if (lease_is_changing(lease))
+		lease_tell_quiesced(lease);
+	if (lease->revoking && lease->end_reason == 0)
+		lease_tell_revoked(lease);
+}
+
 void lease_unuse(struct mempool_lease *lease)
 {
 	struct mempool *pool = lease->pool;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	assert(lease->users > 0);
-	if (--lease->users == 0) {
-		if (lease_is_changing(lease))
-			lease_tell_quiesced(lease);
-		if (lease->revoking && lease->end_reason == 0)
-			lease_tell_revoked(lease);
-	}
+	lease_unuse_held(lease);
 	(void)pthread_mutex_unlock(&pool->lock);
 }
 
 int lease_window_at(struct mempool_lease *lease, struct lane *lane, uint64_t offset_bytes,
 		    struct message_descriptor *ret_descriptor)
 {
+	const struct message_descriptor *descriptor = NULL;
 	struct mempool *pool = lease->pool;
-	uint32_t i = 0;
+	const struct attachment *attachment;
 	int r;
 
 	(void)pthread_mutex_lock(&pool->lock);
 	r = lease_check_usable_held(lease);
-	if (r == 0 && !lease_is_attached_held(lease, lane))
+	attachment = attachment_find(&lease->own, lane);
+	if (r == 0 && !attachment_is_good(attachment))
 		r = client_error_raise(MEMPOOL_E_LANE, "%s", error_text(MEMPOOL_E_LANE));
-	if (r == 0 && offset_bytes >= lease->len_bytes)
+	if (r == 0 && offset_bytes < lease->len_bytes)
+		descriptor = attachment_at(attachment, offset_bytes);
+	if (r == 0 && descriptor == NULL)
 		r = client_error_raise(MEMPOOL_E_RANGE, "%s", error_text(MEMPOOL_E_RANGE));
-	if (r == 0) {
-		while (offset_bytes - lease->descriptors[i].offset_bytes >=
-		       lease->descriptors[i].len_bytes)
-			i++;
-		assert(i < lease->descriptor_count);
-		*ret_descriptor = lease->descriptors[i];
-	}
+	if (r == 0)
+		*ret_descriptor = *descriptor;
 	(void)pthread_mutex_unlock(&pool->lock);
 	return r;
 }
@@ -294,9 +339,12 @@ void lease_ended(struct mempool *pool, const struct message_leases_ended *notice
 {
 	for (uint16_t i = 0; i < notice->count; i++) {
 		struct mempool_lease *lease = lease_find(pool, notice->ended[i].lease_id);
+		int reason = client_error_code(notice->ended[i].reason);
 
+		if (reason == MEMPOOL_E_DRAINED)
+			events_tell_draining(pool);
 		if (lease != NULL)
-			lease_end(lease, client_error_code(notice->ended[i].reason));
+			lease_end(lease, reason);
 	}
 }
 
@@ -309,6 +357,9 @@ void lease_revoke(struct mempool *pool, const struct message_revoke *notice)
 	for (uint16_t i = 0; i < notice->count; i++) {
 		struct mempool_lease *lease = lease_find(pool, notice->revoked[i].lease_id);
 
+		if (lease != NULL && !lease->revoking && lease->end_reason == 0)
+			events_tell_lease(lease, MEMPOOL_EVENT_LEASE_REVOKING, 0,
+					  notice->revoked[i].grace_ms);
 		if (lease != NULL)
 			lease->revoking = true;
 		if (lease == NULL || lease->users == 0)
@@ -350,21 +401,47 @@ bool lease_grant_is_valid(const struct message_grant *grant)
 	return covered_bytes > 0 && covered_bytes == grant->len_bytes && grant->lease_id != 0;
 }
 
-void lease_take_grant(struct mempool_lease *lease, const struct message_grant *grant,
-		      struct lane *lane, uint64_t incarnation)
+void lease_take_terms(struct mempool_lease *lease, const struct message_grant *grant)
 {
 	lease->len_bytes = grant->len_bytes;
 	lease->rights = grant->rights;
-	lease->lane = lane;
-	lease->incarnation = incarnation;
 	lease->generation = grant->generation;
 	memcpy(lease->secret, grant->secret, sizeof(lease->secret));
-	lease->descriptor_count = grant->descriptor_count;
-	memcpy(lease->descriptors, grant->descriptors,
-	       grant->descriptor_count * sizeof(lease->descriptors[0]));
+}
+
+void lease_take_grant(struct mempool_lease *lease, const struct message_grant *grant,
+		      struct attachment *attachment, uint64_t incarnation)
+{
+	lease_take_terms(lease, grant);
+	attachment_set(attachment, grant, incarnation);
+}
+
+void lease_forget_lane(struct mempool *pool, const struct lane *lane)
+{
+	for (struct mempool_lease *lease = pool->leases; lease != NULL; lease = lease->next)
+		attachment_remove(&lease->own, lane);
 }
 
 /* Requests. */
+
+/* Not in another session than the one in which the lease is known to be ours. */
+static int lease_call_held(struct mempool_lease *lease, struct message *m, struct request *request,
+			   uint64_t deadline_ns)
+{
+	struct mempool *pool = lease->pool;
+	int r;
+
+	if (lease->away)
+		return client_error_forward(&pool->control.loss);
+	r = control_begin(pool, m, request);
+	if (r == 0)
+		r = control_await(pool, request, m->type, deadline_ns);
+	request_remove(&pool->control.requests, request);
+	if (!lease_is_end(r))
+		return r;
+	lease_end(lease, r);
+	return lease_raise(lease, lease->end_reason);
+}
 
 int lease_call(struct mempool_lease *lease, struct message *m, struct request *request,
 	       uint64_t deadline_ns)
@@ -372,12 +449,8 @@ int lease_call(struct mempool_lease *lease, struct message *m, struct request *r
 	struct mempool *pool = lease->pool;
 	int r;
 
-	r = control_call(pool, m, request, deadline_ns);
-	if (!lease_is_end(r))
-		return r;
 	(void)pthread_mutex_lock(&pool->lock);
-	lease_end(lease, r);
-	r = lease_raise(lease, lease->end_reason);
+	r = lease_call_held(lease, m, request, deadline_ns);
 	(void)pthread_mutex_unlock(&pool->lock);
 	return r;
 }
@@ -398,27 +471,26 @@ static int lease_request(struct mempool_lease *lease, struct message *m, uint16_
 
 static int lease_renewed(struct request *request, const struct message *m)
 {
-	struct lease_renewal *renewal = request->context;
+	struct lease_extension *extension = request->context;
 	uint64_t ttl_ms = m->u.renew.ttl_ms;
 
-	if (m->u.renew.lease_id != renewal->lease->id)
+	if (m->u.renew.lease_id != extension->lease->id)
 		return -EPROTO;
-	if (ttl_ms > renewal->ttl_ms)
-		ttl_ms = renewal->ttl_ms;
-	renewal->lease->deadline_ns = clock_add_ms(request->sent_ns, ttl_ms);
+	if (ttl_ms > extension->ttl_ms)
+		ttl_ms = extension->ttl_ms;
+	renewal_start(extension->lease, request->sent_ns, ttl_ms);
 	return 0;
 }
 
-int lease_renew(struct mempool_lease *lease, uint64_t ttl_ms)
+int lease_renew(struct mempool_lease *lease, uint64_t ttl_ms, uint64_t deadline_ns)
 {
-	struct lease_renewal renewal = {.lease = lease, .ttl_ms = ttl_ms};
+	struct lease_extension extension = {.lease = lease, .ttl_ms = ttl_ms};
 	struct message m = {
 		.type = MESSAGE_RENEW,
 		.u.renew = {.lease_id = lease->id, .ttl_ms = ttl_ms},
 	};
 
-	return lease_request(lease, &m, MESSAGE_RENEWED, lease_renewed, &renewal,
-			     pool_deadline(lease->pool));
+	return lease_request(lease, &m, MESSAGE_RENEWED, lease_renewed, &extension, deadline_ns);
 }
 
 /*
@@ -427,29 +499,34 @@ int lease_renew(struct mempool_lease *lease, uint64_t ttl_ms)
  */
 static int lease_reattached(struct request *request, const struct message *m)
 {
-	struct lease_attachment *attachment = request->context;
+	struct lease_asking *asking = request->context;
 	const struct message_grant *grant = &m->u.grant;
 
-	if ((m->flags & MESSAGE_FLAG_MORE) != 0 || grant->lease_id != attachment->lease->id ||
-	    grant->lane != attachment->number || !lease_grant_is_valid(grant))
+	if ((m->flags & MESSAGE_FLAG_MORE) != 0 || grant->lease_id != asking->lease->id ||
+	    grant->lane != asking->number || !lease_grant_is_valid(grant))
 		return -EPROTO;
-	lease_take_grant(attachment->lease, grant, attachment->lane, attachment->incarnation);
+	lease_take_grant(asking->lease, grant, asking->attachment, asking->incarnation);
 	return 0;
 }
 
 int lease_attach(struct mempool_lease *lease, struct lane *lane, uint64_t deadline_ns)
 {
-	struct lease_attachment attachment = {.lease = lease, .lane = lane};
+	struct lease_asking asking = {.lease = lease};
 	struct message m = {.type = MESSAGE_ATTACH};
 	struct mempool *pool = lease->pool;
 	int r;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	attachment.incarnation = lane->incarnation;
-	attachment.number = lane->number;
+	asking.incarnation = lane->incarnation;
+	asking.number = lane->number;
+	asking.attachment = attachment_find(&lease->own, lane);
+	if (asking.attachment == NULL)
+		asking.attachment = attachment_new(&lease->own, lane);
 	(void)pthread_mutex_unlock(&pool->lock);
-	m.u.attach = (struct message_attach){.lease_id = lease->id, .lane = attachment.number};
-	r = lease_request(lease, &m, MESSAGE_GRANT, lease_reattached, &attachment, deadline_ns);
+	if (asking.attachment == NULL)
+		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
+	m.u.attach = (struct message_attach){.lease_id = lease->id, .lane = asking.number};
+	r = lease_request(lease, &m, MESSAGE_GRANT, lease_reattached, &asking, deadline_ns);
 	if (r != MEMPOOL_E_TIMEOUT && r != MEMPOOL_E_LANE_STATE)
 		return r;
 	(void)pthread_mutex_lock(&pool->lock);
@@ -471,18 +548,27 @@ int lease_restore(struct mempool_lease *lease, struct lane *lane, uint64_t deadl
 
 int mempool_renew(mempool_lease *lease, uint64_t ttl_ms)
 {
-	int r;
+	uint64_t deadline_ns;
+	int r = guard_call();
 
+	if (r < 0)
+		return r;
 	if (lease == NULL)
 		return client_error_raise(MEMPOOL_E_INVALID, "no lease was given");
-	r = lease_check_usable(lease);
-	return r < 0 ? r : lease_renew(lease, ttl_ms);
+	deadline_ns = pool_deadline(lease->pool);
+	r = reconnect_await_lease(lease, deadline_ns);
+	if (r == 0)
+		r = lease_check_usable(lease);
+	return r < 0 ? r : lease_renew(lease, ttl_ms, deadline_ns);
 }
 
 int mempool_lease_info(mempool_lease *lease, struct mempool_lease_info *ret_info)
 {
 	struct mempool *pool;
+	int r = guard_look();
 
+	if (r < 0)
+		return r;
 	if (lease == NULL || ret_info == NULL || ret_info->size < sizeof(*ret_info))
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
 	pool = lease->pool;

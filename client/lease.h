@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/attachment.h"
 #include "client/include/mempool.h"
+#include "client/renewal.h"
 #include "proto/message.h"
 
 struct lane;
@@ -28,16 +30,17 @@ struct mempool_lease {
 	uint64_t len_bytes;
 	uint32_t rights;
 	int end_reason;		/* 0, or why it has ended: a code of enum mempool_error */
+	bool away;		/* its session is lost, and it is to be reattached to the next */
+	uint64_t away_pass;	/* of the thread that does it, in which it was last asked for */
 	bool revoking;		/* about to end: no new operations */
 	uint32_t users;		/* transfers that may have operations in flight */
+	uint32_t queued;	/* operations of queues that are not done */
 	struct request *change; /* that is to modify it; NULL: none */
 	bool quiescing;		/* the daemon waits for us because of that change */
-	uint64_t deadline_ns;	/* not later than the daemon's */
-	struct lane *lane;	/* that the descriptors are good for ... */
-	uint64_t incarnation;	/* ... as long as it is this one; 0: for none */
+	uint64_t deadline_ns;	/* earlier than the daemon's */
+	struct renewal renewal;
 	uint32_t generation;
-	uint32_t descriptor_count;
-	struct message_descriptor descriptors[PROTO_LEASE_WINDOWS_MAX]; /* cover [0, len_bytes) */
+	struct attachment own; /* on the session's own lane; first of a list, one for each lane */
 };
 
 /* The list of a session. */
@@ -48,6 +51,9 @@ struct mempool_lease *lease_find(struct mempool *pool, uint64_t id);
 /** lease_link(), lease_unlink() - put it into the session's list, take it out; lock held */
 void lease_link(struct mempool_lease *lease);
 void lease_unlink(struct mempool_lease *lease);
+
+/** lease_new() - a handle, in no list; NULL if memory is short, last error set */
+struct mempool_lease *lease_new(struct mempool *pool);
 
 /** lease_free() - NULL is allowed; it is in no list */
 void lease_free(struct mempool_lease *lease);
@@ -71,17 +77,41 @@ void lease_quiesce(struct mempool *pool, uint64_t id);
 /** lease_grant_is_valid() - do the descriptors cover the lease in order, without gap or overlap? */
 bool lease_grant_is_valid(const struct message_grant *grant);
 
-/** lease_take_grant() - the lease is what a valid grant says; lock held */
+/** lease_take_terms() - length, rights, generation are what a valid grant says; lock held */
+void lease_take_terms(struct mempool_lease *lease, const struct message_grant *grant);
+
+/**
+ * lease_take_grant() - the lease is what a valid grant says; lock held
+ * @attachment: of the lease, that the grant is for
+ */
 void lease_take_grant(struct mempool_lease *lease, const struct message_grant *grant,
-		      struct lane *lane, uint64_t incarnation);
+		      struct attachment *attachment, uint64_t incarnation);
+
+/** lease_forget_lane() - no lease is attached to that lane ever again; lock held */
+void lease_forget_lane(struct mempool *pool, const struct lane *lane);
 
 /* State. */
 
 /** lease_raise() - make a code the thread's last error, with the lease's id; Return: @code */
 int lease_raise(const struct mempool_lease *lease, int code);
 
+/** lease_is_end() - does an answer with this code mean that the lease is over? */
+bool lease_is_end(int code);
+
+/** lease_end() - lock held: it has ended; the first reason is kept */
+void lease_end(struct mempool_lease *lease, int reason);
+
+/** lease_code() - lock held; Return: 0, or the code for which it cannot be used; no last error */
+int lease_code(const struct mempool_lease *lease);
+
+/** lease_is_changing() - lock held: does the daemon wait until nothing of it is in flight? */
+bool lease_is_changing(const struct mempool_lease *lease);
+
 /** lease_check_open() - lock held; Return: 0, or why it has ended, with the last error set */
 int lease_check_open(const struct mempool_lease *lease);
+
+/** lease_check_usable_held() - lock held; Return: 0, or why not, with the last error set */
+int lease_check_usable_held(const struct mempool_lease *lease);
 
 /** lease_check_usable() - takes the lock; Return: 0, or why not, with the last error set */
 int lease_check_usable(struct mempool_lease *lease);
@@ -114,6 +144,9 @@ int lease_use(struct mempool_lease *lease, uint64_t offset_bytes, uint64_t len_b
 /** lease_unuse() - nothing of that use is in flight any more */
 void lease_unuse(struct mempool_lease *lease);
 
+/** lease_unuse_held() - the same with the lock held; in use: lease->users was counted up */
+void lease_unuse_held(struct mempool_lease *lease);
+
 /**
  * lease_window_at() - in use: where the next operation may go
  * @ret_descriptor: that covers @offset_bytes
@@ -130,7 +163,7 @@ int lease_call(struct mempool_lease *lease, struct message *m, struct request *r
 	       uint64_t deadline_ns);
 
 /** lease_renew() - Return: 0 or a code, last error set */
-int lease_renew(struct mempool_lease *lease, uint64_t ttl_ms);
+int lease_renew(struct mempool_lease *lease, uint64_t ttl_ms, uint64_t deadline_ns);
 
 /**
  * lease_attach() - have the lease's windows bound on a lane; the lane's holder (tests: anybody,
@@ -147,12 +180,12 @@ int lease_attach(struct mempool_lease *lease, struct lane *lane, uint64_t deadli
  */
 int lease_restore(struct mempool_lease *lease, struct lane *lane, uint64_t deadline_ns);
 
-/** lease_descriptors() - for tests; @ret_count: their number */
+/** lease_descriptors() - for tests: on the session's own lane; @ret_count: their number */
 static inline const struct message_descriptor *lease_descriptors(const mempool_lease *lease,
 								 uint32_t *ret_count)
 {
-	*ret_count = lease->descriptor_count;
-	return lease->descriptors;
+	*ret_count = lease->own.descriptor_count;
+	return lease->own.descriptors;
 }
 
 #endif

@@ -5,13 +5,14 @@
  * or with the old ones if nothing was changed.
  *
  * Invariants: one change of a lease at a time. A change whose answer did not come costs the
- * lane, since the keys are not known; the next attachment tells what the lease has become.
+ * lanes, since the keys are not known; the next attachment tells what the lease has become.
  *
  * Thread: any; grants on the service thread.
  */
 #include <errno.h>
 #include <pthread.h>
 
+#include "client/guard.h"
 #include "client/lane.h"
 #include "client/lease.h"
 #include "client/pool.h"
@@ -20,33 +21,49 @@
 struct modification {
 	struct mempool_lease *lease;
 	struct message_modify wanted;
-	bool granted; /* on the lane that the lease is attached to */
+	bool begun; /* a grant has come */
 };
 
-static bool modify_is_our_lane(const struct mempool_lease *lease, uint32_t number)
+static void modify_mark_stale(struct mempool_lease *lease)
 {
-	return lease->lane->number == number && lease->incarnation == lease->lane->incarnation;
+	for (struct attachment *at = &lease->own; at != NULL; at = at->next)
+		at->stale = true;
 }
 
-/* There is one grant for each lane. Without one for ours the lease is not attached any more. */
+static void modify_drop_stale(struct mempool_lease *lease)
+{
+	for (struct attachment *at = &lease->own; at != NULL; at = at->next) {
+		if (at->stale)
+			at->incarnation = 0;
+		at->stale = false;
+	}
+}
+
+/*
+ * There is one grant for each lane. On a lane without one the lease is not attached any more.
+ * The lease is not longer before it is so on each lane.
+ */
 static int modify_granted(struct request *request, const struct message *m)
 {
 	struct modification *modification = request->context;
 	struct mempool_lease *lease = modification->lease;
 	const struct message_grant *grant = &m->u.grant;
 	bool more = (m->flags & MESSAGE_FLAG_MORE) != 0;
+	struct attachment *attachment;
 
 	if (grant->lease_id != lease->id || grant->len_bytes != modification->wanted.len_bytes ||
 	    grant->rights != modification->wanted.rights || !lease_grant_is_valid(grant))
 		return -EPROTO;
-	if (modify_is_our_lane(lease, grant->lane)) {
-		lease_take_grant(lease, grant, lease->lane, lease->incarnation);
-		modification->granted = true;
-	}
+	if (!modification->begun)
+		modify_mark_stale(lease);
+	modification->begun = true;
+	attachment = attachment_numbered(&lease->own, grant->lane);
+	if (attachment != NULL)
+		attachment_set(attachment, grant, attachment->incarnation);
 	if (more)
 		return 1;
-	if (!modification->granted)
-		lease->incarnation = 0;
+	lease_take_terms(lease, grant);
+	modify_drop_stale(lease);
 	return 0;
 }
 
@@ -64,6 +81,15 @@ static int modify_claim(struct mempool_lease *lease, struct request *request)
 	return r;
 }
 
+/* The keys on each lane are not known. */
+static void modify_lose_lanes(struct mempool_lease *lease)
+{
+	for (struct attachment *at = &lease->own; at != NULL; at = at->next) {
+		if (attachment_is_good(at))
+			lane_lose(at->lane, MEMPOOL_E_LANE, error_text(MEMPOOL_E_LANE));
+	}
+}
+
 static void modify_unclaim(struct mempool_lease *lease, int r)
 {
 	struct mempool *pool = lease->pool;
@@ -71,8 +97,8 @@ static void modify_unclaim(struct mempool_lease *lease, int r)
 	(void)pthread_mutex_lock(&pool->lock);
 	lease->change = NULL;
 	lease->quiescing = false;
-	if (r == MEMPOOL_E_TIMEOUT && lease->incarnation == lease->lane->incarnation)
-		lane_lose(lease->lane, MEMPOOL_E_LANE, error_text(MEMPOOL_E_LANE));
+	if (r == MEMPOOL_E_TIMEOUT)
+		modify_lose_lanes(lease);
 	(void)pthread_cond_broadcast(&pool->leases_changed);
 	(void)pthread_mutex_unlock(&pool->lock);
 }
@@ -133,8 +159,10 @@ int mempool_modify(mempool_lease *lease, uint64_t len_bytes, uint32_t rights)
 {
 	struct modification modification = {.lease = lease};
 	uint64_t deadline_ns;
-	int r;
+	int r = guard_call();
 
+	if (r < 0)
+		return r;
 	if (lease == NULL)
 		return client_error_raise(MEMPOOL_E_INVALID, "no lease was given");
 	modification.wanted = (struct message_modify){
@@ -143,6 +171,9 @@ int mempool_modify(mempool_lease *lease, uint64_t len_bytes, uint32_t rights)
 		.rights = rights,
 	};
 	deadline_ns = pool_deadline(lease->pool);
+	r = reconnect_await_lease(lease, deadline_ns);
+	if (r < 0)
+		return r;
 	r = modify_try(&modification, deadline_ns);
 	if (r < 0 && modify_is_worth_repeating(lease, r))
 		r = modify_try(&modification, deadline_ns);

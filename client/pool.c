@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,9 @@
 #include <unistd.h>
 
 #include "client/address.h"
+#include "client/guard.h"
 #include "client/lease.h"
+#include "client/queue.h"
 #include "client/secrets.h"
 #include "client/wait.h"
 #include "common/clock.h"
@@ -32,6 +35,9 @@
 #define POOL_TIMEOUT_MS 5000
 #define POOL_BYE_MS	1000 /* at most that for the last message */
 #define POOL_CM_EVENTS	64   /* in one step */
+
+/* What the first version had. What fills it up to the alignment was nobody's, and may be anything. */
+#define POOL_CONNECT_OPTS_MIN offsetof(struct mempool_connect_opts, on_event)
 
 struct pool_device {
 	struct pool_device *next;
@@ -61,6 +67,11 @@ int pool_pd(struct mempool *pool, struct ibv_context *context, struct ibv_pd **r
 	}
 	*ret_pd = device->pd;
 	return 0;
+}
+
+struct ibv_pd *pool_current_pd(const struct mempool *pool)
+{
+	return pool->devices != NULL ? pool->devices->pd : NULL;
 }
 
 static void pool_free_devices(struct mempool *pool)
@@ -98,6 +109,23 @@ bool pool_options_known(const void *options, size_t known_bytes)
 	return true;
 }
 
+bool pool_options_take(const void *options, size_t oldest_bytes, size_t known_bytes,
+		       void *ret_options)
+{
+	size_t size;
+
+	if (options == NULL)
+		return false;
+	memcpy(&size, options, sizeof(size));
+	if (size != oldest_bytes && !pool_options_known(options, known_bytes))
+		return false;
+	if (size > known_bytes)
+		size = known_bytes;
+	memset(ret_options, 0, known_bytes);
+	memcpy(ret_options, options, size);
+	return true;
+}
+
 void pool_wake(struct mempool *pool)
 {
 	uint64_t one = 1;
@@ -115,6 +143,18 @@ void pool_step(struct mempool *pool)
 	control_step(pool);
 	for (int i = 0; i < POOL_CM_EVENTS && cm_step(pool->channel); i++)
 		;
+	renewal_step(pool);
+}
+
+/* Milliseconds for poll(). */
+static int pool_next_ms(const struct mempool *pool)
+{
+	int control_ms = control_next_ms(pool);
+	int renewal_ms = renewal_next_ms(pool);
+
+	if (control_ms < 0 || renewal_ms < 0)
+		return control_ms < 0 ? renewal_ms : control_ms;
+	return control_ms < renewal_ms ? control_ms : renewal_ms;
 }
 
 static void *pool_thread(void *arg)
@@ -133,17 +173,18 @@ static void *pool_thread(void *arg)
 		fds[2].fd = pool->control.posted && !pool->control.lost
 				    ? pool->control.cq.channel->fd
 				    : -1;
-		next_ms = control_next_ms(pool);
+		next_ms = pool_next_ms(pool);
 		(void)pthread_mutex_unlock(&pool->lock);
 		(void)poll(fds, 3, next_ms);
 		(void)pthread_mutex_lock(&pool->lock);
 		pool_step(pool);
+		events_deliver(pool);
 	}
 	(void)pthread_mutex_unlock(&pool->lock);
 	return NULL;
 }
 
-static int pool_start_thread(struct mempool *pool)
+int pool_spawn(struct mempool *pool, void *(*run)(void *), const char *name, pthread_t *ret_thread)
 {
 	sigset_t all;
 	sigset_t before;
@@ -152,13 +193,20 @@ static int pool_start_thread(struct mempool *pool)
 	/* The application's signals are handled by the application's threads. */
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&pool->thread, NULL, pool_thread, pool);
+	r = pthread_create(ret_thread, NULL, run, pool);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r != 0)
 		return -r;
-	(void)pthread_setname_np(pool->thread, "mempool");
-	pool->thread_runs = true;
+	(void)pthread_setname_np(*ret_thread, name);
 	return 0;
+}
+
+static int pool_start_thread(struct mempool *pool)
+{
+	int r = pool_spawn(pool, pool_thread, "mempool", &pool->thread);
+
+	pool->thread_runs = r == 0;
+	return r;
 }
 
 static void pool_stop_thread(struct mempool *pool)
@@ -192,7 +240,7 @@ static int pool_open_channel(struct mempool *pool)
 }
 
 /* The parts of a new session, without connections and thread. */
-static int pool_init(struct mempool *pool)
+static int pool_init(struct mempool *pool, const struct mempool_connect_opts *opts)
 {
 	int r;
 
@@ -205,14 +253,29 @@ static int pool_init(struct mempool *pool)
 				       strerrordesc_np(errno));
 		goto err_destroy_lock;
 	}
-	r = wait_init(&pool->leases_changed);
+	r = events_init(&pool->events, opts);
 	if (r < 0) {
 		r = client_error_raise(client_error_errno(r), "%s", strerrordesc_np(-r));
 		goto err_close_wake_fd;
 	}
+	r = reconnect_init(&pool->reconnect, opts->reconnect_ms);
+	if (r < 0) {
+		r = client_error_raise(client_error_errno(r), "%s", strerrordesc_np(-r));
+		goto err_deinit_events;
+	}
+	r = wait_init(&pool->leases_changed);
+	if (r < 0) {
+		r = client_error_raise(client_error_errno(r), "%s", strerrordesc_np(-r));
+		goto err_deinit_reconnect;
+	}
+	r = memory_init(&pool->memory);
+	if (r < 0) {
+		r = client_error_raise(client_error_errno(r), "%s", strerrordesc_np(-r));
+		goto err_destroy_leases_changed;
+	}
 	r = pool_open_channel(pool);
 	if (r < 0)
-		goto err_destroy_leases_changed;
+		goto err_deinit_memory;
 	r = control_init(pool);
 	if (r < 0)
 		goto err_destroy_channel;
@@ -220,6 +283,7 @@ static int pool_init(struct mempool *pool)
 	if (r < 0)
 		goto err_deinit_control;
 	pool->lanes = &pool->lane;
+	pool->renewal_due_ns = RENEWAL_NEVER;
 	return 0;
 
 err_deinit_control:
@@ -228,8 +292,14 @@ err_destroy_channel:
 	rdma_destroy_event_channel(pool->channel);
 	if (r > MEMPOOL_E_PROTOCOL)
 		r = client_error_raise(client_error_errno(r), "%s", strerrordesc_np(-r));
+err_deinit_memory:
+	memory_deinit(&pool->memory);
 err_destroy_leases_changed:
 	(void)pthread_cond_destroy(&pool->leases_changed);
+err_deinit_reconnect:
+	reconnect_deinit(&pool->reconnect);
+err_deinit_events:
+	events_deinit(&pool->events);
 err_close_wake_fd:
 	(void)close(pool->wake_fd);
 err_destroy_lock:
@@ -237,7 +307,7 @@ err_destroy_lock:
 	return r;
 }
 
-static int pool_new(uint32_t timeout_ms, struct mempool **ret_pool)
+static int pool_new(const struct mempool_connect_opts *opts, struct mempool **ret_pool)
 {
 	struct mempool *pool;
 	int r;
@@ -245,8 +315,8 @@ static int pool_new(uint32_t timeout_ms, struct mempool **ret_pool)
 	pool = calloc(1, sizeof(*pool));
 	if (pool == NULL)
 		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
-	pool->timeout_ms = timeout_ms;
-	r = pool_init(pool);
+	pool->timeout_ms = opts->timeout_ms;
+	r = pool_init(pool, opts);
 	if (r < 0) {
 		free(pool);
 		return r;
@@ -271,14 +341,18 @@ static void pool_free_lanes(struct mempool *pool)
 static void pool_free(struct mempool *pool)
 {
 	pool_stop_thread(pool);
+	queue_free_all(pool);
 	pool_free_lanes(pool);
 	control_close(pool);
-	control_deinit(pool);
 	lease_free_all(pool);
+	control_deinit(pool);
+	memory_deinit(&pool->memory);
 	pool_free_devices(pool);
 	pool->secrets = secrets_free(pool->secrets);
 	rdma_destroy_event_channel(pool->channel);
 	(void)pthread_cond_destroy(&pool->leases_changed);
+	reconnect_deinit(&pool->reconnect);
+	events_deinit(&pool->events);
 	(void)close(pool->wake_fd);
 	(void)pthread_mutex_destroy(&pool->lock);
 	free(pool);
@@ -349,9 +423,33 @@ static int pool_connect(struct mempool *pool, struct addrinfo *list, uint64_t de
 		return r;
 	r = lane_open(&pool->lane, deadline_ns);
 	/* If the session is lost, too, its connection says so at the next attempt, and why. */
-	if (r == MEMPOOL_E_LANE || r == MEMPOOL_E_LANE_OFFER)
+	if (r == MEMPOOL_E_LANE)
 		r = lane_open(&pool->lane, deadline_ns);
 	return r;
+}
+
+/* From now on there is somebody to tell, also of what has happened since it was connected. */
+static int pool_opened(struct mempool *pool)
+{
+	int r = reconnect_start(pool);
+
+	if (r < 0)
+		return client_error_raise(client_error_errno(r), "cannot start a thread: %s",
+					  strerrordesc_np(-r));
+	(void)pthread_mutex_lock(&pool->lock);
+	pool->events.on = true;
+	if (pool->control.lost)
+		control_tell_lost(pool);
+	(void)pthread_mutex_unlock(&pool->lock);
+	return 0;
+}
+
+/* What happens now is the caller's own doing. */
+static void pool_closing(struct mempool *pool)
+{
+	(void)pthread_mutex_lock(&pool->lock);
+	pool->events.on = false;
+	(void)pthread_mutex_unlock(&pool->lock);
 }
 
 static int pool_resolve(const struct address *address, struct addrinfo **ret_list)
@@ -371,11 +469,14 @@ int mempool_connect(const char *address, const struct mempool_connect_opts *opts
 	struct secrets *secrets = NULL;
 	struct addrinfo *list = NULL;
 	struct address parts;
+	struct mempool_connect_opts own;
 	uint64_t deadline_ns;
-	uint32_t timeout_ms;
 	int r;
 
-	if (ret_pool == NULL || !pool_options_known(opts, sizeof(*opts)))
+	r = guard_open();
+	if (r < 0)
+		return r;
+	if (ret_pool == NULL || !pool_options_take(opts, POOL_CONNECT_OPTS_MIN, sizeof(own), &own))
 		return client_error_raise(MEMPOOL_E_INVALID, "the options are not valid");
 	if (address == NULL || address_parse(address, &parts) < 0)
 		return client_error_raise(MEMPOOL_E_INVALID,
@@ -383,20 +484,25 @@ int mempool_connect(const char *address, const struct mempool_connect_opts *opts
 					  "mempool://host:port?key=...");
 	if (secure_init() < 0)
 		return client_error_raise(MEMPOOL_E_SYSTEM, "no source of randomness");
-	timeout_ms = opts->timeout_ms != 0 ? opts->timeout_ms : POOL_TIMEOUT_MS;
-	deadline_ns = clock_add_ms(clock_now_ns(), timeout_ms);
-	r = secrets_new(opts, &parts, &secrets);
+	if (opts->size == POOL_CONNECT_OPTS_MIN)
+		own.reconnect_ms = 0;
+	if (own.timeout_ms == 0)
+		own.timeout_ms = POOL_TIMEOUT_MS;
+	deadline_ns = clock_add_ms(clock_now_ns(), own.timeout_ms);
+	r = secrets_new(&own, &parts, &secrets);
 	if (r < 0)
 		return r;
 	r = pool_resolve(&parts, &list);
 	if (r < 0)
 		goto free_secrets;
-	r = pool_new(timeout_ms, &pool);
+	r = pool_new(&own, &pool);
 	if (r < 0)
 		goto free_list;
 	pool->secrets = secrets;
 	secrets = NULL;
 	r = pool_connect(pool, list, deadline_ns);
+	if (r == 0)
+		r = pool_opened(pool);
 	if (r < 0) {
 		pool_free(pool);
 		goto free_list;
@@ -409,12 +515,35 @@ free_secrets:
 	return r;
 }
 
+/*
+ * In a forked child everything but these belongs to the parent: its connections are alive, and
+ * what its other threads were changing at that moment cannot be walked through. So the rest
+ * stays until the child ends.
+ */
+static void pool_free_in_child(struct mempool *pool)
+{
+	pool->secrets = secrets_free(pool->secrets);
+	(void)close(pool->events.fd);
+	(void)close(pool->wake_fd);
+	pool->wake_fd = -1;
+}
+
+/* A session that the caller must leave alone. */
+static bool pool_is_not_ours(struct mempool *pool)
+{
+	if (guard_in_child())
+		pool_free_in_child(pool);
+	return guard_call() < 0;
+}
+
 void mempool_close(mempool *pool)
 {
 	uint32_t bye_ms;
 
-	if (pool == NULL)
+	if (pool == NULL || pool_is_not_ours(pool))
 		return;
+	pool_closing(pool);
+	reconnect_stop(pool);
 	bye_ms = pool->timeout_ms < POOL_BYE_MS ? pool->timeout_ms : POOL_BYE_MS;
 	control_bye(pool, clock_add_ms(clock_now_ns(), bye_ms));
 	pool_free(pool);

@@ -10,8 +10,11 @@
 #include <sys/socket.h>
 
 #include "client/control.h"
+#include "client/events.h"
 #include "client/include/mempool.h"
 #include "client/lane.h"
+#include "client/memory.h"
+#include "client/reconnect.h"
 
 /*
  * A session. One lock guards its state: connections, requests, leases. A lane moreover has a
@@ -36,16 +39,31 @@ struct mempool {
 	struct control control;
 	struct lane lane; /* the one that is used; first of lanes */
 	struct lane *lanes;
+	struct mempool_queue *queues;
 	uint64_t incarnations; /* of all lanes so far */
+	struct memory memory;  /* has a lock of its own, which may be taken under this one */
+	struct events events;
+	struct reconnect reconnect;
 	struct mempool_lease *leases;
+	uint64_t renewal_due_ns;       /* when the times of one of them ask for something */
 	pthread_cond_t leases_changed; /* one of them may be used again, or never more */
 };
 
 /** pool_pd() - our protection domain of a device; lock held; Return: 0 or a negative errno */
 int pool_pd(struct mempool *pool, struct ibv_context *context, struct ibv_pd **ret_pd);
 
+/** pool_current_pd() - that of the device we have used last; lock held; Return: it, or NULL */
+struct ibv_pd *pool_current_pd(const struct mempool *pool);
+
 /** pool_deadline() - of a call that begins now */
 uint64_t pool_deadline(const struct mempool *pool);
+
+/**
+ * pool_spawn() - start a thread of the session, with all signals blocked
+ *
+ * Return: 0 or a negative errno.
+ */
+int pool_spawn(struct mempool *pool, void *(*run)(void *), const char *name, pthread_t *ret_thread);
 
 /** pool_wake() - let the service thread do a step */
 void pool_wake(struct mempool *pool);
@@ -59,6 +77,17 @@ void pool_step(struct mempool *pool);
 
 /** pool_options_known() - is a struct that begins with its size one that we understand in full? */
 bool pool_options_known(const void *options, size_t known_bytes);
+
+/**
+ * pool_options_take() - copy a struct that begins with its size
+ * @oldest_bytes: what the first version of it had
+ * @known_bytes: room in @ret_options
+ * @ret_options: as we know it; what the caller's does not have is 0
+ *
+ * Return: was it of one of the two sizes, or larger with nothing in it that we do not know?
+ */
+bool pool_options_take(const void *options, size_t oldest_bytes, size_t known_bytes,
+		       void *ret_options);
 
 /** pool_lane() - for tests: the lane that is used */
 static inline struct lane *pool_lane(mempool *pool)

@@ -9,15 +9,18 @@
  *
  * Thread: any; the grant on the service thread.
  */
+#include "client/reattach.h"
+
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "client/guard.h"
 #include "client/lane.h"
 #include "client/lease.h"
 #include "client/pool.h"
-#include "common/clock.h"
+#include "common/secure.h"
 #include "proto/error.h"
 
 static_assert(sizeof(struct mempool_lease_token) == 32, "a token is kept in files");
@@ -25,21 +28,29 @@ static_assert(sizeof(((struct mempool_lease_token *)0)->secret) == PROTO_SECRET_
 	      "the installed header must say the same");
 
 struct reattachment {
-	struct mempool_lease *lease;
+	struct mempool *pool;
 	struct message_reattach wanted;
 	uint64_t incarnation; /* of the lane that was asked for */
 };
 
+/* The handle may have been given back meanwhile: then so is the lease. */
 static int reattach_granted(struct request *request, const struct message *m)
 {
 	struct reattachment *r = request->context;
 	const struct message_grant *grant = &m->u.grant;
+	struct message_leases back = {.count = 1, .lease_ids = {grant->lease_id}};
+	struct mempool_lease *lease;
 
 	if ((m->flags & MESSAGE_FLAG_MORE) != 0 || grant->lease_id != r->wanted.lease_id ||
 	    grant->lane != r->wanted.lane || !lease_grant_is_valid(grant))
 		return -EPROTO;
-	r->lease->deadline_ns = clock_add_ms(request->sent_ns, grant->ttl_ms);
-	lease_take_grant(r->lease, grant, &r->lease->pool->lane, r->incarnation);
+	lease = lease_find(r->pool, grant->lease_id);
+	if (lease == NULL) {
+		control_give_back(r->pool, &back);
+		return 0;
+	}
+	renewal_start(lease, request->sent_ns, grant->ttl_ms);
+	lease_take_grant(lease, grant, &lease->own, r->incarnation);
 	return 0;
 }
 
@@ -53,12 +64,10 @@ static int reattach_claim(struct mempool *pool, uint64_t lease_id, struct mempoo
 	if (lease != NULL && lease->reattaching)
 		return client_error_raise(MEMPOOL_E_BUSY, "another thread takes the lease over");
 	if (lease == NULL) {
-		lease = calloc(1, sizeof(*lease));
+		lease = lease_new(pool);
 		if (lease == NULL)
-			return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
-		lease->pool = pool;
+			return MEMPOOL_E_NO_MEMORY;
 		lease->id = lease_id;
-		lease->lane = &pool->lane;
 		lease->unclaimed = true;
 		lease_link(lease);
 	}
@@ -79,13 +88,22 @@ static void reattach_unclaim(struct mempool_lease *lease, int r)
 	}
 }
 
+static void reattach_note_end(struct mempool *pool, uint64_t lease_id, int code)
+{
+	struct mempool_lease *lease;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	lease = lease_find(pool, lease_id);
+	if (lease != NULL)
+		lease_end(lease, code);
+	(void)pthread_mutex_unlock(&pool->lock);
+}
+
 /* One request. The lane is up, or was a moment ago. */
 static int reattach_request(struct reattachment *reattachment, uint64_t deadline_ns)
 {
 	struct message m = {.type = MESSAGE_REATTACH};
-	struct mempool_lease *lease = reattachment->lease;
-	struct mempool *pool = lease->pool;
-	struct request request;
+	struct mempool *pool = reattachment->pool;
 	int r;
 
 	(void)pthread_mutex_lock(&pool->lock);
@@ -93,18 +111,16 @@ static int reattach_request(struct reattachment *reattachment, uint64_t deadline
 	reattachment->wanted.lane = pool->lane.number;
 	(void)pthread_mutex_unlock(&pool->lock);
 	m.u.reattach = reattachment->wanted;
-	r = request_init(&request, MESSAGE_GRANT, reattach_granted, reattachment);
-	if (r < 0)
-		return client_error_raise(client_error_errno(r), "cannot wait for an answer");
-	r = lease_call(lease, &m, &request, deadline_ns);
-	request_deinit(&request);
+	r = control_request(pool, &m, MESSAGE_GRANT, reattach_granted, reattachment, deadline_ns);
+	if (lease_is_end(r))
+		reattach_note_end(pool, reattachment->wanted.lease_id, r);
 	return r;
 }
 
 /* The keys are not known, or the daemon knows before us that the lane is lost. */
 static void reattach_lose_lane(const struct reattachment *reattachment)
 {
-	struct mempool *pool = reattachment->lease->pool;
+	struct mempool *pool = reattachment->pool;
 
 	(void)pthread_mutex_lock(&pool->lock);
 	if (pool->lane.incarnation == reattachment->incarnation)
@@ -114,7 +130,7 @@ static void reattach_lose_lane(const struct reattachment *reattachment)
 
 static int reattach_try(struct reattachment *reattachment, uint64_t deadline_ns)
 {
-	int r = lane_ensure(&reattachment->lease->pool->lane, deadline_ns);
+	int r = lane_ensure(&reattachment->pool->lane, deadline_ns);
 
 	if (r < 0)
 		return r;
@@ -124,37 +140,56 @@ static int reattach_try(struct reattachment *reattachment, uint64_t deadline_ns)
 	return r;
 }
 
+int reattach(struct mempool *pool, uint64_t lease_id, const uint8_t secret[PROTO_SECRET_BYTES],
+	     uint64_t deadline_ns)
+{
+	struct reattachment reattachment = {.pool = pool, .wanted = {.lease_id = lease_id}};
+	int r;
+
+	memcpy(reattachment.wanted.secret, secret, sizeof(reattachment.wanted.secret));
+	r = reattach_try(&reattachment, deadline_ns);
+	if (r == MEMPOOL_E_LANE || r == MEMPOOL_E_LANE_STATE)
+		r = reattach_try(&reattachment, deadline_ns);
+	secure_wipe(reattachment.wanted.secret, sizeof(reattachment.wanted.secret));
+	return r;
+}
+
 int mempool_reattach(mempool *pool, const struct mempool_lease_token *token,
 		     mempool_lease **ret_lease)
 {
-	struct reattachment reattachment = {0};
+	struct mempool_lease *lease = NULL;
 	uint64_t deadline_ns;
-	int r;
+	int r = guard_call();
 
+	if (r < 0)
+		return r;
 	if (pool == NULL || token == NULL || ret_lease == NULL ||
 	    token->version != MEMPOOL_LEASE_TOKEN_VERSION || token->reserved != 0)
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
 	deadline_ns = pool_deadline(pool);
-	reattachment.wanted.lease_id = token->lease_id;
-	memcpy(reattachment.wanted.secret, token->secret, sizeof(token->secret));
+	r = reconnect_await(pool, deadline_ns);
+	if (r < 0)
+		return r;
 	(void)pthread_mutex_lock(&pool->lock);
-	r = reattach_claim(pool, token->lease_id, &reattachment.lease);
+	r = reattach_claim(pool, token->lease_id, &lease);
 	(void)pthread_mutex_unlock(&pool->lock);
 	if (r < 0)
 		return r;
-	r = reattach_try(&reattachment, deadline_ns);
-	if (r == MEMPOOL_E_LANE || r == MEMPOOL_E_LANE_STATE)
-		r = reattach_try(&reattachment, deadline_ns);
+	r = reattach(pool, token->lease_id, token->secret, deadline_ns);
 	(void)pthread_mutex_lock(&pool->lock);
-	reattach_unclaim(reattachment.lease, r);
+	reattach_unclaim(lease, r);
 	(void)pthread_mutex_unlock(&pool->lock);
 	if (r == 0)
-		*ret_lease = reattachment.lease;
+		*ret_lease = lease;
 	return r;
 }
 
 int mempool_lease_token(mempool_lease *lease, struct mempool_lease_token *ret_token)
 {
+	int r = guard_look();
+
+	if (r < 0)
+		return r;
 	if (lease == NULL || ret_token == NULL)
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
 	(void)pthread_mutex_lock(&lease->pool->lock);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "client/guard.h"
 #include "client/lease.h"
 #include "client/pool.h"
 
@@ -56,14 +57,18 @@ static int release_all(mempool_lease **leases, size_t count)
 {
 	struct release release = {.m = {.type = MESSAGE_RELEASE}};
 	struct mempool *pool = leases[0]->pool;
+	uint64_t deadline_ns = pool_deadline(pool);
 	int r = 0;
 
+	/* The daemon takes back only what the session has; what is not back in time is left. */
+	for (size_t i = 0; i < count; i++)
+		(void)reconnect_await_lease(leases[i], deadline_ns);
 	(void)pthread_mutex_lock(&pool->lock);
 	release_collect(&release, leases, count);
 	(void)pthread_mutex_unlock(&pool->lock);
 	if (release.m.u.leases.count > 0)
 		r = control_request(pool, &release.m, MESSAGE_RELEASED, release_answered, &release,
-				    pool_deadline(pool));
+				    deadline_ns);
 	for (size_t i = 0; i < count; i++) {
 		if (leases[i]->end_reason != 0)
 			return lease_raise(leases[i], leases[i]->end_reason);
@@ -86,12 +91,33 @@ static bool release_is_valid(mempool_lease *const *leases, size_t count)
 	return true;
 }
 
+/* Those whose operations wait in a queue are still needed. */
+static int release_check_idle(mempool_lease *const *leases, size_t count)
+{
+	struct mempool *pool = leases[0]->pool;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	for (size_t i = 0; i < count && r == 0; i++) {
+		if (leases[i]->queued > 0)
+			r = client_error_raise(MEMPOOL_E_BUSY,
+					       "operations on the lease are in a queue");
+	}
+	(void)pthread_mutex_unlock(&pool->lock);
+	return r;
+}
+
 int mempool_release_many(mempool_lease **leases, size_t count)
 {
-	int r;
+	int r = guard_call();
 
+	if (r < 0)
+		return r;
 	if (!release_is_valid(leases, count))
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
+	r = release_check_idle(leases, count);
+	if (r < 0)
+		return r;
 	r = release_all(leases, count);
 	for (size_t i = 0; i < count; i++)
 		lease_free(leases[i]);

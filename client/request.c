@@ -65,4 +65,6 @@ void request_finish(struct request_list *list, struct request *request,
 		request->error = *error;
 	request->done = true;
 	(void)pthread_cond_signal(&request->changed);
+	if (request->finished != NULL)
+		request->finished(request);
 }

@@ -28,6 +28,8 @@ struct request {
 	uint16_t answer_type;
 	request_answer_fn answer; /* NULL: nothing but the type is of interest */
 	void *context;
+	/* Told, when no thread waits, that it is done; the request is in no list. NULL: nobody. */
+	void (*finished)(struct request *request);
 	uint64_t sent_ns; /* not later than the message left us */
 	bool done;
 	pthread_cond_t changed;

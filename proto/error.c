@@ -107,6 +107,8 @@ const char *error_name(int code)
 		return "align";
 	case ERROR_INVALID:
 		return "invalid";
+	case ERROR_CANCELLED:
+		return "cancelled";
 	case ERROR_STATE:
 		return "state";
 	case ERROR_RESOLVE:

@@ -47,6 +47,7 @@
 	X(ALIGN, 1045, "the offset or length is not aligned as it must be")                   \
 	X(INVALID, 1046, "an argument is not valid")                                          \
 	X(STATE, 1047, "the call is not allowed in this state")                               \
+	X(CANCELLED, 1048, "the operation was cancelled before it began")                     \
 	X(RESOLVE, 1050, "the address cannot be resolved")                                    \
 	X(UNREACHABLE, 1051, "the daemon cannot be reached")                                  \
 	X(NO_RDMA, 1052, "the route to the daemon does not lead over an RDMA device")         \

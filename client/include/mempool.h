@@ -24,6 +24,16 @@ extern "C" {
  * then has a sentence about it for the calling thread. Beside the errors that each function
  * names, the daemon refuses what is beyond the tenant's quota (MEMPOOL_E_QUOTA_*), and a tenant
  * that has broken the rules too often (MEMPOOL_E_BANNED, MEMPOOL_E_BACK_OFF).
+ *
+ * Forks. A child that only execs, as posix_spawn(), system() and popen() make it, is safe at any
+ * time: it gets none of our descriptors and none of our memory that devices write to. A child
+ * that goes on by itself may not use the library: sessions stay the parent's. There every
+ * function with a handle, and mempool_connect(), fails with MEMPOOL_E_STATE (mempool_buf_bytes()
+ * returns NULL, mempool_queue_destroy() does nothing); mempool_close() wipes the child's copy of
+ * the keys and leaves the parent's session alone. The memory of mempool_buf_alloc() is not there.
+ * It must exec before it can have a session of its own. (A process that has had no session yet may
+ * fork as it likes.) Kernels before 5.12 moreover need ibv_fork_init() before the first session, or
+ * RDMAV_FORK_SAFE=1 in the environment.
  */
 
 enum mempool_error {
@@ -66,6 +76,7 @@ enum mempool_error {
 	MEMPOOL_E_ALIGN = -1045,
 	MEMPOOL_E_INVALID = -1046,
 	MEMPOOL_E_STATE = -1047,
+	MEMPOOL_E_CANCELLED = -1048,
 	MEMPOOL_E_RESOLVE = -1050,
 	MEMPOOL_E_UNREACHABLE = -1051,
 	MEMPOOL_E_NO_RDMA = -1052,
@@ -102,12 +113,23 @@ enum mempool_error {
 typedef struct mempool mempool;
 typedef struct mempool_lease mempool_lease;
 
+/* See mempool_next_event(). */
+struct mempool_event;
+typedef void (*mempool_event_fn)(const struct mempool_event *event, void *context);
+
 struct mempool_connect_opts {
 	size_t size;		/* sizeof(struct mempool_connect_opts) */
 	const char *key_file;	/* our private key, made by `mempoolctl keygen`; or */
 	const uint8_t *key;	/* the 32 bytes themselves; then key_file is not read */
 	const char *daemon_key; /* the daemon's public key in base64; NULL: the address has it */
 	uint32_t timeout_ms;	/* for the whole call, and later for each call; 0: 5000 */
+	uint32_t reconnect_ms;	/* how long to try to come back to the session each time that
+				 * it is lost: see mempool_connect(); 0: not at all;
+				 * UINT32_MAX: for ever */
+	/* Called for each event of the session, on its thread; NULL: events are taken with
+	 * mempool_next_event(), which says what a callback may do. */
+	mempool_event_fn on_event;
+	void *on_event_context;
 };
 
 /**
@@ -124,6 +146,18 @@ struct mempool_connect_opts {
  * Starts one thread of the library's own, with all signals blocked, that keeps the session
  * alive. Each address of the host is tried in turn, within the time-out; only the look-up of
  * the host's name, which is the system resolver's, may take longer than that.
+ *
+ * A session that is lost stays so, and all calls but mempool_close() and those that only look
+ * fail with MEMPOOL_E_SESSION_LOST, unless reconnect_ms is set. Then a second thread connects
+ * anew to the address that had answered, after 100 ms at most, waiting up to twice as long each
+ * time, 10 s at most and by chance a little less; and takes over the leases, if the daemon keeps
+ * them (`orphan_grace`). Their contents stay, and their time runs on; a lease that cannot be had
+ * ends with the reason that the daemon gives, MEMPOOL_E_NO_LEASE if it was started anew. Calls
+ * that are running when the session is lost fail with MEMPOOL_E_SESSION_LOST; those that begin
+ * later wait until all this is done, but not beyond their time-outs. It is given up, and
+ * told (MEMPOOL_EVENT_SESSION_GIVEN_UP), when the time is over, when another session took over a
+ * lease of this one, and when the daemon does not know our key any more or speaks another version
+ * of the protocol.
  * Thread: any. State: none needed.
  *
  * Errors: MEMPOOL_E_INVALID (an argument, or the key file cannot be used), MEMPOOL_E_RESOLVE
@@ -143,7 +177,7 @@ int mempool_connect(const char *address, const struct mempool_connect_opts *opts
 
 /**
  * mempool_close() - end the session; its leases end with it
- * @pool: NULL is allowed; invalid afterwards, and so are its leases
+ * @pool: NULL is allowed; invalid afterwards, and so are its leases, queues and buffers
  *
  * Thread: any, but no other call on this session may be running. Ends within the session's
  * time-out also when the daemon does not answer.
@@ -151,11 +185,16 @@ int mempool_connect(const char *address, const struct mempool_connect_opts *opts
  */
 void mempool_close(mempool *pool);
 
+/* Flags of an acquire. */
+#define MEMPOOL_AUTO_RENEW 1u /* the leases are renewed by themselves: see mempool_auto_renew() */
+
 struct mempool_acquire_opts {
-	size_t size;	  /* sizeof(struct mempool_acquire_opts) */
-	uint64_t ttl_ms;  /* how long the lease lasts unless renewed; not 0 */
-	uint32_t rights;  /* MEMPOOL_READ | ... */
-	uint32_t wait_ms; /* how long the daemon may let us wait for memory; 0: do not wait */
+	size_t size;	   /* sizeof(struct mempool_acquire_opts) */
+	uint64_t ttl_ms;   /* how long the lease lasts unless renewed; not 0 */
+	uint32_t rights;   /* MEMPOOL_READ | ... */
+	uint32_t wait_ms;  /* how long the daemon may let us wait for memory; 0: do not wait */
+	uint32_t flags;	   /* MEMPOOL_AUTO_RENEW, or 0 */
+	uint32_t reserved; /* 0 */
 };
 
 /**
@@ -189,7 +228,8 @@ int mempool_acquire_many(mempool *pool, uint64_t len_bytes, const struct mempool
 /**
  * mempool_read(), mempool_write() - copy bytes of a lease to or from local memory
  * @offset_bytes: where in the lease
- * @buf: any memory; need not be registered, and is not used after the return
+ * @buf: any memory, not used after the return; needs no registration, but is not copied if it
+ *	lies in one mempool_buf
  * @len_bytes: how many; 0 does nothing and touches no wire
  *
  * A read of bytes that another thread is writing may see some of them. When an error is
@@ -241,17 +281,20 @@ int mempool_modify(mempool_lease *lease, uint64_t len_bytes, uint32_t rights);
 
 /**
  * mempool_release() - give the lease back
- * @lease: NULL is allowed; invalid afterwards, whatever is returned
+ * @lease: NULL is allowed; invalid afterwards, unless MEMPOOL_E_BUSY is returned
  *
  * On success the daemon's device refuses the lease's keys already.
  * Thread: any, but no other call on this lease may be running.
- * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT. Since 0.1.
+ * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT;
+ * MEMPOOL_E_BUSY (operations of a queue are not done: nothing was, and the lease stays valid).
+ * Since 0.1.
  */
 int mempool_release(mempool_lease *lease);
 
 /**
  * mempool_release_many() - give several leases of one session back in one message
- * @leases: each named once; all invalid afterwards, unless MEMPOOL_E_INVALID is returned
+ * @leases: each named once; all invalid afterwards, unless MEMPOOL_E_INVALID or
+ *	MEMPOOL_E_BUSY is returned
  * @count: 1 to 64
  *
  * Return: 0, or the code of the first lease that was not released; the others may have been.
@@ -321,6 +364,478 @@ int mempool_lease_token(mempool_lease *lease, struct mempool_lease_token *ret_to
  */
 int mempool_reattach(mempool *pool, const struct mempool_lease_token *token,
 		     mempool_lease **ret_lease);
+
+/* Operations on several ranges, and on words. */
+
+/* A range of a lease, and the memory that its bytes come to or from. */
+struct mempool_segment {
+	uint64_t offset_bytes; /* where in the lease */
+	void *buf;	       /* mempool_writev() only reads from it */
+	size_t len_bytes;      /* 0 is allowed, and needs no memory */
+};
+
+/**
+ * mempool_readv(), mempool_writev() - copy several ranges of a lease in one call
+ * @segments: in the order in which they are transferred; the ranges may overlap
+ * @count: 1 to 1024
+ * @ret_count: how many segments, from the first on, have been transferred in full, written also
+ *	when an error is returned, except MEMPOOL_E_INVALID for an argument and MEMPOOL_E_STATE;
+ *	NULL is allowed
+ *
+ * As mempool_read() and mempool_write() in all else: all segments are checked before anything
+ * is transferred; after an error any part of them may have been.
+ * Thread: any. State: lease not released.
+ *
+ * Errors: as mempool_read(); MEMPOOL_E_INVALID (an argument: no segments or too many, a segment
+ * without memory). Since 0.1.
+ */
+int mempool_readv(mempool_lease *lease, const struct mempool_segment *segments, size_t count,
+		  size_t *ret_count);
+int mempool_writev(mempool_lease *lease, const struct mempool_segment *segments, size_t count,
+		   size_t *ret_count);
+
+/**
+ * mempool_fetch_add() - add to a word of a lease
+ * @offset_bytes: of its 8 bytes in the lease, a multiple of 8
+ * @add: what is added, modulo 2^64
+ * @ret_old: what was there before
+ *
+ * Words are in the byte order of the machine. The operation is atomic to other atomic
+ * operations that come to the same device, those of other sessions included; whether reads and
+ * writes see a part of it is the device's matter. It is posted once and never repeated: when
+ * the data connection is lost, or the deadline passes, before the outcome is known, that is what
+ * is reported.
+ * Thread: any. State: lease not released, with the right MEMPOOL_ATOMIC.
+ *
+ * Errors: MEMPOOL_E_UNKNOWN (it may have taken place or not), MEMPOOL_E_ALIGN (the offset is no
+ * multiple of 8, or a part of the word was added when the lease grew), MEMPOOL_E_RANGE,
+ * MEMPOOL_E_ACCESS (the lease lacks the right), MEMPOOL_E_LANE, the codes of an ended lease,
+ * MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST (it has not taken place), MEMPOOL_E_INVALID.
+ * Since 0.1.
+ */
+int mempool_fetch_add(mempool_lease *lease, uint64_t offset_bytes, uint64_t add, uint64_t *ret_old);
+
+/**
+ * mempool_compare_swap() - replace a word of a lease if it has the expected value
+ * @expected: what it must be
+ * @desired: what it becomes then
+ * @ret_old: what was there before; it was replaced if this is @expected
+ *
+ * In all else as mempool_fetch_add(). Since 0.1.
+ */
+int mempool_compare_swap(mempool_lease *lease, uint64_t offset_bytes, uint64_t expected,
+			 uint64_t desired, uint64_t *ret_old);
+
+/* Registered memory. */
+
+typedef struct mempool_buf mempool_buf;
+
+#define MEMPOOL_BUF_HUGE      1u /* pages of 2 MiB if there are any */
+#define MEMPOOL_BUF_HUGE_ONLY 2u /* with MEMPOOL_BUF_HUGE: no others */
+
+/**
+ * mempool_buf_alloc() - allocate memory that the device may use
+ * @len_bytes: not 0; rounded up to whole pages, which are the buffer's own
+ * @flags: 0, MEMPOOL_BUF_HUGE or MEMPOOL_BUF_HUGE | MEMPOOL_BUF_HUGE_ONLY
+ * @ret_buf: give it back with mempool_buf_free()
+ *
+ * The bytes are zero. Transfers from and to it need no copy. The memory is locked (RLIMIT_MEMLOCK
+ * counts); forked children do not get it. Thread: any. State: session open.
+ * Errors: MEMPOOL_E_NO_MEMORY (also: not enough huge pages, more than may be locked),
+ * MEMPOOL_E_SYSTEM, MEMPOOL_E_STATE (the session has no device), MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_buf_alloc(mempool *pool, size_t len_bytes, uint32_t flags, mempool_buf **ret_buf);
+
+/**
+ * mempool_buf_register() - let the device use memory of the application
+ * @bytes: any address; the memory must be writable
+ * @len_bytes: not 0
+ * @ret_buf: give it back with mempool_buf_free(), before the memory is unmapped or freed
+ *
+ * The device may use exactly these bytes. All pages that have a part of them are locked, in
+ * whole, and must stay mapped where they are; they may have other data, too. A buffer may not
+ * overlap another one of the session, but two may share a page.
+ * Thread: any. State: session open.
+ * Errors: MEMPOOL_E_NO_MEMORY, MEMPOOL_E_SYSTEM (no such memory, or it cannot be written),
+ * MEMPOOL_E_STATE (a part is a buffer already; the session has no device), MEMPOOL_E_INVALID.
+ * Since 0.1.
+ */
+int mempool_buf_register(mempool *pool, void *bytes, size_t len_bytes, mempool_buf **ret_buf);
+
+/**
+ * mempool_buf_free() - give a buffer back
+ * @buf: NULL is allowed; invalid afterwards unless MEMPOOL_E_BUSY is returned
+ *
+ * Memory of mempool_buf_alloc() is unmapped; memory of the application is its own again when 0 is
+ * returned. mempool_close() gives back what is left. A handle that was given back is recognised
+ * until another buffer takes it, which is as late as possible.
+ * Thread: any. Errors: MEMPOOL_E_BUSY (operations use it; nothing was done), MEMPOOL_E_STATE (it
+ * has been given back), MEMPOOL_E_SYSTEM (the device still has it: keep the memory). Since 0.1.
+ */
+int mempool_buf_free(mempool_buf *buf);
+
+/**
+ * mempool_buf_bytes(), mempool_buf_length() - where a buffer is, and how many bytes it has
+ *
+ * Return: NULL and 0 if it was given back, or is NULL. Thread: any. Since 0.1.
+ */
+void *mempool_buf_bytes(mempool_buf *buf);
+size_t mempool_buf_length(mempool_buf *buf);
+
+/*
+ * mempool_read() and its like take any memory. What lies in one buffer goes without a copy; all
+ * else is copied through memory of the library's own, unless the cache is turned on: then memory
+ * that is given to such a call is registered at its first use, and stays registered.
+ *
+ * The device goes on to use the pages that were there when memory was registered. So whoever turns
+ * the cache on must call mempool_cache_forget() before memory that was given to a call is
+ * unmapped, moved, or freed in a way that might unmap it. Nobody else can.
+ */
+
+struct mempool_cache_opts {
+	size_t size;		/* sizeof(struct mempool_cache_opts) */
+	uint64_t bytes_max;	/* that may be registered at a time */
+	uint64_t len_min_bytes; /* shorter transfers are copied */
+	uint32_t entries_max;	/* registrations at a time; 0: off, which is the default */
+	uint32_t reserved;	/* 0 */
+};
+
+struct mempool_cache_stats {
+	size_t size; /* sizeof(struct mempool_cache_stats), set by the caller */
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t evictions; /* to make room */
+	uint64_t failures;  /* not registered: no room, or refused by the system; copied instead */
+	uint64_t entries;   /* now */
+	uint64_t bytes;	    /* now */
+};
+
+/**
+ * mempool_cache_limit() - turn the registration cache on or off, or change its limits
+ *
+ * Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_cache_limit(mempool *pool, const struct mempool_cache_opts *opts);
+
+/**
+ * mempool_cache_forget() - unregister what the cache has of a range; nothing is allowed
+ *
+ * Thread: any. Errors: MEMPOOL_E_BUSY (a transfer uses it), MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_cache_forget(mempool *pool, const void *bytes, size_t len_bytes);
+
+/**
+ * mempool_cache_stats() - what the cache has done since the session was opened
+ *
+ * Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_cache_stats(mempool *pool, struct mempool_cache_stats *ret_stats);
+
+/*
+ * Queues: operations that nobody waits for one by one.
+ *
+ * A queue has a data connection (lane) of its own. Operations are submitted, many at a time, and
+ * reported by mempool_poll() when they are over, each exactly once, with the caller's cookie.
+ * Nothing is reported, and no memory let go, before the device is done with it. Operations on one
+ * lease take place in the order in which they were submitted only as far as the device keeps it:
+ * a write is not known to have arrived before it is reported.
+ *
+ * An operation is over at its deadline, or soon after: what is not posted by then fails with
+ * MEMPOOL_E_TIMEOUT; if it is posted, the queue gives its lane up, waits (a second at most) until
+ * the device has given everything back, and reports MEMPOOL_E_TIMEOUT for it and MEMPOOL_E_LANE
+ * for the others. Once its lane is lost, a queue fails all operations with MEMPOOL_E_LANE, until
+ * mempool_queue_restore(). Atomic operations are posted once; when they are cut off, in whatever
+ * way, they end with MEMPOOL_E_UNKNOWN.
+ *
+ * With the session all lanes are lost. Until it is restored (see reconnect_ms) operations fail
+ * with MEMPOOL_E_SESSION_LOST, and none of them waits; then it is mempool_queue_restore() again.
+ *
+ * A queue has no thread: all this happens in the calls on it. So whoever has operations under way
+ * polls, or waits for the descriptor; an operator who takes a lease back waits for them, too, for
+ * as long as the grace lasts, and so does mempool_modify(): drain the queue before it.
+ *
+ * None of mempool_submit(), mempool_poll(), mempool_cancel(), mempool_queue_arm() waits for
+ * anything, and the first two allocate nothing and call the kernel only as far as the device's
+ * doorbell needs it. For that, memory must be registered: in a mempool_buf.
+ *
+ * With an event loop:
+ *
+ *	fd = mempool_queue_fd(queue);	  once; have the loop wait until it is readable
+ *	each time it is, and once before the first time:
+ *		do {
+ *			mempool_poll(queue, completions, n, &count);	drain
+ *			... handle them; submit more ...
+ *		} while (count > 0);
+ *		mempool_queue_arm(queue);
+ *
+ * The descriptor becomes readable when there is something to poll or a deadline has passed, but
+ * only as long as the queue is armed: arm it after having drained it and after each submit or
+ * cancel that came later. Arming looks once more, so that nothing gets lost in between; if there is
+ * something the descriptor is readable at once. Reading from it, and closing it, is not for the
+ * caller.
+ */
+
+typedef struct mempool_queue mempool_queue;
+
+struct mempool_queue_opts {
+	size_t size;	   /* sizeof(struct mempool_queue_opts) */
+	uint32_t depth;	   /* work requests in flight; 0: 64; at most 4096 */
+	uint32_t capacity; /* operations that are not reported yet; 0: as depth; at most 65536 */
+};
+
+/**
+ * mempool_queue_create() - make a queue and open its lane
+ * @opts: required; copied
+ * @ret_queue: end it with mempool_queue_destroy(); mempool_close() does it, too
+ *
+ * Waits, at most for the session's time-out, also for a session that is being restored.
+ * Thread: any. State: session open.
+ * Errors: MEMPOOL_E_LANES_MAX, MEMPOOL_E_QUOTA_LANES, MEMPOOL_E_LANE, MEMPOOL_E_LANE_OFFER,
+ * MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_NO_MEMORY, MEMPOOL_E_SYSTEM,
+ * MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_queue_create(mempool *pool, const struct mempool_queue_opts *opts,
+			 mempool_queue **ret_queue);
+
+/**
+ * mempool_queue_destroy() - end a queue
+ * @queue: NULL is allowed; invalid afterwards
+ *
+ * What is not over is cut off, and not reported; its memory may be freed when this returns.
+ * Thread: any, but no other call on this queue may be running. Errors: none; in a callback and in
+ * a forked child it does nothing. Since 0.1.
+ */
+void mempool_queue_destroy(mempool_queue *queue);
+
+/**
+ * mempool_queue_attach() - let the queue use a lease
+ *
+ * Needed once for each lease; opens the lane first if it is lost. Waits as
+ * mempool_queue_restore() does. Thread: any.
+ * Errors: MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_QUOTA_WINDOWS, MEMPOOL_E_BUSY (the lease is being
+ * modified), the codes of an ended lease, MEMPOOL_E_INVALID (an argument, or a lease of another
+ * session), and those of mempool_queue_create(). Since 0.1.
+ */
+int mempool_queue_attach(mempool_queue *queue, mempool_lease *lease);
+
+/**
+ * mempool_queue_restore() - open the lane if it is lost, attach all leases that were attached
+ *
+ * Waits, at most for the session's time-out, also for a session that is being restored and for
+ * leases that are still to be taken over by it. Leases that have ended are left out. Operations
+ * that were cut off are not repeated. Meanwhile none of the leases may be released. When it has
+ * failed it may be called again.
+ * Thread: any. Errors: as mempool_queue_attach(). Since 0.1.
+ */
+int mempool_queue_restore(mempool_queue *queue);
+
+#define MEMPOOL_OP_READ		1u
+#define MEMPOOL_OP_WRITE	2u
+#define MEMPOOL_OP_FETCH_ADD	3u /* as mempool_fetch_add() */
+#define MEMPOOL_OP_COMPARE_SWAP 4u /* as mempool_compare_swap() */
+
+/* One operation; all else is 0. */
+struct mempool_op {
+	uint64_t cookie; /* the caller's; need not be unique */
+	mempool_lease *lease;
+	uint64_t offset_bytes;
+	uint64_t len_bytes;  /* 8 of atomic operations; 0 succeeds at once */
+	void *bytes;	     /* in buf; of atomic operations: where the old value comes, aligned */
+	mempool_buf *buf;    /* NULL is allowed for a write of at most inline_max_bytes */
+	uint32_t kind;	     /* MEMPOOL_OP_READ, ... */
+	uint32_t timeout_ms; /* from now; 0: the session's */
+	uint64_t operand;    /* what is added, or expected */
+	uint64_t swap;	     /* what comes in its place */
+	uint64_t reserved;   /* 0 */
+};
+
+/**
+ * mempool_submit() - take operations and post them, with one doorbell
+ * @ops: copied; the memory and the lease that they name stay until they are reported
+ * @count: not 0
+ * @ret_count: how many were taken, from the first on: as many as the queue has room for
+ *
+ * An operation that is wrong is taken, too, and reported with its code:
+ * MEMPOOL_E_INVALID (no lease or one of another session, unknown kind, memory outside of its
+ * buffer, no buffer, a length other than 8), MEMPOOL_E_STATE (the buffer was given back or is of
+ * another device, or the lease is not attached to the queue), MEMPOOL_E_ALIGN (of an atomic
+ * operation: offset or memory), MEMPOOL_E_RANGE, MEMPOOL_E_ACCESS, MEMPOOL_E_BUSY (the lease is
+ * being modified), and the codes of an ended lease. A lease whose time is over by our own count
+ * is such a one. None of these reaches the wire.
+ * Thread: any. Errors: MEMPOOL_E_BUSY (none was taken: the queue is full), MEMPOOL_E_INVALID.
+ * Since 0.1.
+ */
+int mempool_submit(mempool_queue *queue, const struct mempool_op *ops, size_t count,
+		   size_t *ret_count);
+
+struct mempool_completion {
+	uint64_t cookie;
+	int32_t code; /* 0, or why it has failed: then any part of it may have taken place */
+	uint32_t reserved;
+};
+
+/**
+ * mempool_poll() - report operations that are over
+ * @count: room in @completions; not 0
+ * @ret_count: how many there are now; 0 if none
+ *
+ * In the order in which they ended. Beside the codes of mempool_submit() these:
+ * MEMPOOL_E_TIMEOUT, MEMPOOL_E_LANE, MEMPOOL_E_UNKNOWN (an atomic operation may have taken place
+ * or not), MEMPOOL_E_CANCELLED, MEMPOOL_E_SESSION_LOST.
+ * Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_poll(mempool_queue *queue, struct mempool_completion *completions, size_t count,
+		 size_t *ret_count);
+
+/**
+ * mempool_cancel() - end operations of which nothing has been posted
+ * @cookie: of all that are meant
+ * @ret_count: how many were cancelled; mempool_poll() reports them
+ *
+ * Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_cancel(mempool_queue *queue, uint64_t cookie, size_t *ret_count);
+
+/**
+ * mempool_queue_fd() - a descriptor that is readable when there is something to do
+ *
+ * The same as long as the queue lives, and the queue's own. Return: it, or MEMPOOL_E_INVALID.
+ * Thread: any. Since 0.1.
+ */
+int mempool_queue_fd(mempool_queue *queue);
+
+/**
+ * mempool_queue_arm() - have the descriptor become readable from now on; see above
+ *
+ * Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_queue_arm(mempool_queue *queue);
+
+/**
+ * mempool_flush() - wait until all operations are over
+ * @timeout_ms: 0: the session's
+ *
+ * They are then to be polled. Others may use the queue meanwhile. Thread: any.
+ * Errors: MEMPOOL_E_TIMEOUT, MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_flush(mempool_queue *queue, uint32_t timeout_ms);
+
+struct mempool_queue_info {
+	size_t size; /* sizeof(struct mempool_queue_info), set by the caller */
+	uint32_t depth;
+	uint32_t capacity;
+	uint32_t inline_max_bytes; /* of writes that need no registered memory; 0: all do */
+	uint32_t waiting;	   /* operations of which nothing is posted */
+	uint32_t posted;
+	uint32_t done; /* to be polled */
+	uint32_t lane_up;
+};
+
+/**
+ * mempool_queue_info() - what is known of a queue
+ *
+ * Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_queue_info(mempool_queue *queue, struct mempool_queue_info *ret_info);
+
+/**
+ * mempool_auto_renew() - renew the lease by itself from now on
+ * @ttl_ms: how long it lasts after each renewal; 0: do not renew it by itself any more
+ *
+ * The session's thread renews it when about half of the time that is left has passed, and if
+ * that fails again at half of what is left then, and so on. A renewal that the application asks
+ * for with mempool_renew() counts, too. If the lease comes near its end nevertheless the
+ * application is told (MEMPOOL_EVENT_LEASE_EXPIRING).
+ *
+ * The time of any lease is counted from when it was asked for, and ends for us a little before
+ * it ends for the daemon: by a sixteenth, 20 ms at most, as operations are on their way, and by
+ * one part in 4096, as two clocks differ. From then on operations fail with MEMPOOL_E_EXPIRED
+ * and nothing is sent.
+ * Thread: any; allowed in callbacks. State: lease not ended; nothing is waited for.
+ *
+ * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_STATE,
+ * MEMPOOL_E_INVALID. A time that the daemon does not allow is found out when it is asked for:
+ * the lease runs out then. Since 0.1.
+ */
+int mempool_auto_renew(mempool_lease *lease, uint64_t ttl_ms);
+
+/* What happens to a session and its leases. Further kinds may come; pass over unknown ones. */
+enum mempool_event_kind {
+	/* The lease ends in left_ms by our count, and may be renewed until then. Told once for
+	 * each deadline, when a quarter of its time is left, 10 s at most. */
+	MEMPOOL_EVENT_LEASE_EXPIRING = 1,
+	/* The operator takes the lease back, in left_ms at the latest. Nothing new is started on
+	 * it; when what is in flight is over the library says so, and the lease ends. */
+	MEMPOOL_EVENT_LEASE_REVOKING = 2,
+	/* The lease has ended, for the reason in code; its handle is still to be released. */
+	MEMPOOL_EVENT_LEASE_ENDED = 3,
+	/* A data connection was lost, and the operations in flight on it. The next call that
+	 * needs one makes a new one; that of a queue, which mempool_queue_info() tells of, is
+	 * made by mempool_queue_restore() ... */
+	MEMPOOL_EVENT_LANE_LOST = 4,
+	/* ... and this is it. */
+	MEMPOOL_EVENT_LANE_RESTORED = 5,
+	/* The daemon is about to stop. */
+	MEMPOOL_EVENT_DRAINING = 6,
+	/* The connection to the daemon is lost; code says why, if more is known than that
+	 * (MEMPOOL_E_DRAINED, MEMPOOL_E_TAKEN_OVER, MEMPOOL_E_BANNED, ...). What that means for
+	 * the leases is not told one by one, unless the session comes back. */
+	MEMPOOL_EVENT_SESSION_LOST = 7,
+	/* With reconnect_ms: it is there again; leases that were lost for good have been told of
+	 * before, and those that come back later are waited for by the calls that use them. */
+	MEMPOOL_EVENT_SESSION_RESTORED = 8,
+	/* With reconnect_ms: it will not come back; code says why. */
+	MEMPOOL_EVENT_SESSION_GIVEN_UP = 9,
+	/* So many events as count says are missing here, as nobody took those before them. */
+	MEMPOOL_EVENT_EVENTS_LOST = 10,
+};
+
+struct mempool_event {
+	size_t size;	      /* sizeof(struct mempool_event), set by who provides the struct */
+	uint32_t kind;	      /* enum mempool_event_kind */
+	int32_t code;	      /* of enum mempool_error: why; 0: the kind says all */
+	mempool_lease *lease; /* that it is about; NULL: none, or released meanwhile */
+	uint64_t lease_id;    /* 0: about none */
+	uint64_t left_ms;
+	uint64_t count;
+};
+
+/**
+ * mempool_next_event() - take the oldest event of the session
+ * @ret_event: its size set by the caller
+ * @timeout_ms: how long to wait for one; 0: do not wait
+ *
+ * Up to 256 events wait to be taken. What comes when there is no room is counted, and the count
+ * is an event in its place (MEMPOOL_EVENT_EVENTS_LOST). What the caller itself does, such as
+ * releasing a lease, is no event. The lease in an event is good until it is released: who
+ * releases leases in one thread while another takes events goes by lease_id.
+ *
+ * Sessions with on_event have no such queue to take from. The callback is called by the
+ * session's own thread, one event after the other in their order; until it returns, no call of
+ * the session gets an answer, so it must be quick. In it, and for any session, only
+ * mempool_lease_info(), mempool_lease_token(), mempool_auto_renew(), mempool_buf_bytes(),
+ * mempool_buf_length(), mempool_queue_fd(), mempool_error_text() and mempool_last_error() are
+ * allowed; the other functions do nothing there and fail with MEMPOOL_E_STATE, mempool_close(),
+ * mempool_queue_destroy() and mempool_event_fd() included. A callback may run before
+ * mempool_connect() has returned, but none when mempool_close() has.
+ *
+ * Thread: any. State: session open or lost.
+ * Errors: MEMPOOL_E_TIMEOUT (there was none), MEMPOOL_E_STATE (the session has a callback, or
+ * this is a callback), MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_next_event(mempool *pool, struct mempool_event *ret_event, uint32_t timeout_ms);
+
+/**
+ * mempool_event_fd() - a descriptor for the application's own event loop
+ *
+ * Readable (POLLIN) as long as there is an event to take: then call mempool_next_event() with
+ * no time-out until it fails with MEMPOOL_E_TIMEOUT. To be polled only: neither read from it
+ * nor close it. It lasts as long as the session's handle.
+ *
+ * Return: the descriptor, not negative. Thread: any. State: session open or lost.
+ * Errors: MEMPOOL_E_STATE (the session has a callback), MEMPOOL_E_INVALID. Since 0.1.
+ */
+int mempool_event_fd(mempool *pool);
 
 /**
  * mempool_error_text() - a sentence for a code

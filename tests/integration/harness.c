@@ -54,6 +54,8 @@ static const struct {
 	[FIGURE_CROWD] = {200, 40},
 	[FIGURE_STOPS] = {20, 3},
 	[FIGURE_RESTARTS] = {20, 3},
+	[FIGURE_BREAKS] = {200, 20},
+	[FIGURE_FORKS] = {100, 10},
 	[FIGURE_RELOADS] = {100, 10},
 };
 
@@ -143,8 +145,13 @@ void harness_fill(uint8_t *buf, size_t len_bytes, uint32_t seed)
 
 char *harness_program(const char *name, char *buf)
 {
-	static const char *const folders[] = {"", "../../daemon/", "../../client/", "../seams/",
-					      "../integration/"};
+	static const char *const folders[] = {"",
+					      "../../daemon/",
+					      "../../client/",
+					      "../seams/",
+					      "../integration/",
+					      "../../client/tools/",
+					      "../../client/examples/"};
 	char self[PATH_MAX];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
@@ -281,7 +288,7 @@ int harness_configure(struct harness *h, const struct harness_options *options)
 	FILE *file;
 
 	harness_path(h, "daemon.key", key);
-	if (keys_write_daemon(key) < 0)
+	if (keys_write("daemon", key) < 0)
 		return -EIO;
 	harness_path(h, "mempoold.conf", path);
 	file = fopen(path, "we");

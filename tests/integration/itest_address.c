@@ -180,7 +180,7 @@ static void try_config(const char *text, int status, const char *must_say)
 	CHECK(fd >= 0);
 	close(fd);
 	write_config(path, text);
-	CHECK_INT(keys_write_daemon(KEY_FILE), 0);
+	CHECK_INT(keys_write("daemon", KEY_FILE), 0);
 	if (!test_has_failed())
 		(void)harness_run(argv, START_LIMIT_MS, &output);
 	(void)unlink(path);

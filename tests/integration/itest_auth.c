@@ -331,7 +331,7 @@ static void place_make(struct place *place, enum key_file_fault fault)
 	snprintf(place->key, sizeof(place->key), "%s/key", place->dir);
 	snprintf(place->other, sizeof(place->other), "%s/other", place->dir);
 	snprintf(place->config, sizeof(place->config), "%s/conf", place->dir);
-	CHECK_INT(keys_write_daemon(place->key), 0);
+	CHECK_INT(keys_write("daemon", place->key), 0);
 	spoil(place->key, place->other, fault);
 }
 

@@ -34,7 +34,7 @@ static int run(const char *seam, const char *extra, struct harness_output *ret_o
 	const char *argv[] = {"env",	  environment, harness_program("mempoold-seam", program),
 			      "--config", path,	       NULL};
 	int fd = mkstemp(path);
-	int r = keys_write_daemon("/tmp/itest.start.key");
+	int r = keys_write("daemon", "/tmp/itest.start.key");
 
 	if (r < 0)
 		return r;

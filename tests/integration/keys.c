@@ -40,7 +40,7 @@ char *keys_public_text(const char *name, char buf[KEYS_TEXT_MAX])
 	return key_file_print_public(pair.public_key, buf);
 }
 
-int keys_write_daemon(const char *path)
+int keys_write(const char *name, const char *path)
 {
 	struct secure_key_pair pair;
 	char text[KEYS_TEXT_MAX] = "";
@@ -49,7 +49,7 @@ int keys_write_daemon(const char *path)
 
 	if (fd < 0)
 		return -errno;
-	keys_of("daemon", &pair);
+	keys_of(name, &pair);
 	secure_key_encode(pair.private_key, text);
 	r = dprintf(fd, KEY_FILE_PREFIX "%s\n", text) > 0 ? 0 : -EIO;
 	close(fd);

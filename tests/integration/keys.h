@@ -19,8 +19,8 @@ void keys_of(const char *name, struct secure_key_pair *ret_pair);
 /** keys_public_text() - the public key of a name, as configurations have it; Return: @buf */
 char *keys_public_text(const char *name, char buf[KEYS_TEXT_MAX]);
 
-/** keys_write_daemon() - the daemon's key file; Return: 0 or a negative errno */
-int keys_write_daemon(const char *path);
+/** keys_write() - the key file of a name; Return: 0 or a negative errno */
+int keys_write(const char *name, const char *path);
 
 /** keys_print_tenants() - "tenants" of a configuration: all that tests know */
 void keys_print_tenants(FILE *file);

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Queues: how they are made, get to know leases, get a new lane, and end. Owns the lane, the
+ * operations, and the descriptors behind the one that applications wait for: an epoll of the
+ * lane's completion channel, of a timer, and of an eventfd that says that something is done.
+ *
+ * Invariant: the queue is the lane's holder from its beginning to its end.
+ *
+ * Thread: any; the queue's lock is held, and so calls that wait hold up others on this queue.
+ */
+#include "client/queue.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "client/error.h"
+#include "client/guard.h"
+#include "client/lease.h"
+#include "client/pool.h"
+#include "client/reconnect.h"
+#include "common/clock.h"
+
+#define QUEUE_DEPTH	   64
+#define QUEUE_DEPTH_MAX	   4096
+#define QUEUE_CAPACITY_MAX 65536
+
+/* Parts. */
+
+static int queue_watch(const struct mempool_queue *queue, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	return epoll_ctl(queue->poll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+static void queue_close_fds(struct mempool_queue *queue)
+{
+	int *fds[] = {&queue->poll_fd, &queue->wake_fd, &queue->timer_fd};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		if (*fds[i] >= 0)
+			(void)close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+/* Return: 0 or a negative errno; close them then. */
+static int queue_open_fds(struct mempool_queue *queue)
+{
+	int r;
+
+	queue->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+	queue->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	queue->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (queue->poll_fd < 0 || queue->wake_fd < 0 || queue->timer_fd < 0)
+		return -errno;
+	r = queue_watch(queue, queue->wake_fd);
+	return r < 0 ? r : queue_watch(queue, queue->timer_fd);
+}
+
+static int queue_alloc(struct mempool_queue *queue, uint32_t capacity)
+{
+	queue->flight = calloc(queue->depth, sizeof(struct operation *));
+	queue->wrs = calloc(queue->depth, sizeof(*queue->wrs));
+	queue->sges = calloc(queue->depth, sizeof(*queue->sges));
+	if (queue->flight == NULL || queue->wrs == NULL || queue->sges == NULL)
+		return -ENOMEM;
+	return operations_init(&queue->operations, capacity);
+}
+
+static void queue_free_parts(struct mempool_queue *queue)
+{
+	operations_deinit(&queue->operations);
+	free(queue->flight);
+	free(queue->wrs);
+	free(queue->sges);
+	queue_close_fds(queue);
+}
+
+static int queue_init(struct mempool_queue *queue, uint32_t capacity)
+{
+	int r;
+
+	queue->poll_fd = queue->wake_fd = queue->timer_fd = -1;
+	queue->due_ns = UINT64_MAX;
+	r = queue_alloc(queue, capacity);
+	if (r == 0)
+		r = queue_open_fds(queue);
+	if (r == 0)
+		r = lane_init(&queue->lane, queue->pool);
+	if (r < 0)
+		goto err_free_parts;
+	queue->lane.sends = queue->depth;
+	queue->lane.staged = false;
+	queue->lane.busy = true;
+	r = -pthread_mutex_init(&queue->lock, NULL);
+	if (r == 0)
+		return 0;
+	queue->lane.busy = false;
+	lane_deinit(&queue->lane);
+err_free_parts:
+	queue_free_parts(queue);
+	return r;
+}
+
+/* With its lane closed. Session's lock held. */
+static void queue_deinit(struct mempool_queue *queue)
+{
+	lease_forget_lane(queue->pool, &queue->lane);
+	queue->lane.busy = false;
+	lane_deinit(&queue->lane);
+	(void)pthread_mutex_destroy(&queue->lock);
+	queue_free_parts(queue);
+}
+
+/* The session's lists. */
+
+static void queue_link(struct mempool_queue *queue)
+{
+	struct mempool *pool = queue->pool;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	queue->next = pool->queues;
+	pool->queues = queue;
+	queue->lane.next = pool->lanes;
+	pool->lanes = &queue->lane;
+	(void)pthread_mutex_unlock(&pool->lock);
+}
+
+/* Session's lock held. */
+static void queue_unlink(struct mempool_queue *queue)
+{
+	struct mempool_queue **queues = &queue->pool->queues;
+	struct lane **lanes = &queue->pool->lanes;
+
+	while (*queues != queue)
+		queues = &(*queues)->next;
+	*queues = queue->next;
+	while (*lanes != &queue->lane)
+		lanes = &(*lanes)->next;
+	*lanes = queue->lane.next;
+}
+
+/* The lane. */
+
+/* What is in flight has come back, or there is no QP any more. */
+static void queue_settle(struct mempool_queue *queue)
+{
+	queue_step(queue);
+	while (queue_in_flight(queue) > 0) {
+		(void)usleep(1000);
+		queue_step(queue);
+	}
+}
+
+static int queue_open_lane(struct mempool_queue *queue, uint64_t deadline_ns)
+{
+	int r;
+
+	queue_settle(queue);
+	r = lane_open(&queue->lane, deadline_ns);
+	queue->flush_until_ns = 0;
+	if (r < 0)
+		return r;
+	r = queue_watch(queue, queue->lane.cq.channel->fd);
+	if (r == 0)
+		return 0;
+	lane_close(&queue->lane);
+	return client_error_raise(client_error_errno(r), "epoll_ctl: %s", strerrordesc_np(-r));
+}
+
+static int queue_ensure_lane(struct mempool_queue *queue, uint64_t deadline_ns)
+{
+	return lane_is_up(&queue->lane) ? 0 : queue_open_lane(queue, deadline_ns);
+}
+
+static int queue_attach(struct mempool_queue *queue, struct mempool_lease *lease,
+			uint64_t deadline_ns)
+{
+	int r = reconnect_await_lease(lease, deadline_ns);
+
+	if (r == 0)
+		r = lease_settle(lease, deadline_ns);
+	if (r < 0 || lease_is_attached(lease, &queue->lane))
+		return r;
+	return lease_attach(lease, &queue->lane, deadline_ns);
+}
+
+/* Session's lock held. Of one whose session is lost that is not known. */
+static bool queue_lease_is_over(const struct mempool_lease *lease)
+{
+	int code = lease_code(lease);
+
+	return code != 0 && code != MEMPOOL_E_SESSION_LOST;
+}
+
+/* Return: a lease that was attached and is not any more, kept; or NULL. */
+static struct mempool_lease *queue_next_lease(struct mempool_queue *queue)
+{
+	struct mempool *pool = queue->pool;
+	struct mempool_lease *lease;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	for (lease = pool->leases; lease != NULL; lease = lease->next) {
+		struct attachment *at = attachment_find(&lease->own, &queue->lane);
+
+		if (at != NULL && !attachment_is_good(at) && !queue_lease_is_over(lease))
+			break;
+	}
+	if (lease != NULL)
+		lease->queued++;
+	(void)pthread_mutex_unlock(&pool->lock);
+	return lease;
+}
+
+/* Return: is it over? */
+static bool queue_let_go(struct mempool_queue *queue, struct mempool_lease *lease)
+{
+	struct mempool *pool = queue->pool;
+	bool over;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	lease->queued--;
+	over = queue_lease_is_over(lease);
+	(void)pthread_mutex_unlock(&pool->lock);
+	return over;
+}
+
+/* A lease that has ended meanwhile is no failure. */
+static int queue_attach_all(struct mempool_queue *queue, uint64_t deadline_ns)
+{
+	struct mempool_lease *lease = queue_next_lease(queue);
+	int r;
+
+	while (lease != NULL) {
+		r = queue_attach(queue, lease, deadline_ns);
+		if (!queue_let_go(queue, lease) && r < 0)
+			return r;
+		lease = queue_next_lease(queue);
+	}
+	return 0;
+}
+
+/* The library's functions. */
+
+static int queue_new(mempool *pool, const struct mempool_queue_opts *opts,
+		     struct mempool_queue **ret_queue)
+{
+	struct mempool_queue *queue = calloc(1, sizeof(*queue));
+	int r;
+
+	if (queue == NULL)
+		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
+	queue->pool = pool;
+	queue->depth = opts->depth != 0 ? opts->depth : QUEUE_DEPTH;
+	r = queue_init(queue, opts->capacity != 0 ? opts->capacity : queue->depth);
+	if (r < 0) {
+		free(queue);
+		return client_error_raise(client_error_errno(r), "cannot make a queue: %s",
+					  strerrordesc_np(-r));
+	}
+	queue_link(queue);
+	*ret_queue = queue;
+	return 0;
+}
+
+static void queue_free(struct mempool_queue *queue)
+{
+	struct mempool *pool = queue->pool;
+
+	(void)pthread_mutex_lock(&queue->lock);
+	(void)pthread_mutex_lock(&pool->lock);
+	queue->lane.quiet = true;
+	(void)pthread_mutex_unlock(&pool->lock);
+	queue_give_up(queue);
+	(void)pthread_mutex_unlock(&queue->lock);
+	(void)pthread_mutex_lock(&pool->lock);
+	queue_unlink(queue);
+	queue_deinit(queue);
+	(void)pthread_mutex_unlock(&pool->lock);
+	free(queue);
+}
+
+int mempool_queue_create(mempool *pool, const struct mempool_queue_opts *opts,
+			 mempool_queue **ret_queue)
+{
+	struct mempool_queue *queue = NULL;
+	uint64_t deadline_ns;
+	int r = guard_call();
+
+	if (r < 0)
+		return r;
+	if (pool == NULL || ret_queue == NULL || !pool_options_known(opts, sizeof(*opts)) ||
+	    opts->depth > QUEUE_DEPTH_MAX || opts->capacity > QUEUE_CAPACITY_MAX)
+		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
+	deadline_ns = pool_deadline(pool);
+	r = reconnect_await(pool, deadline_ns);
+	if (r == 0)
+		r = queue_new(pool, opts, &queue);
+	if (r < 0)
+		return r;
+	(void)pthread_mutex_lock(&queue->lock);
+	r = queue_open_lane(queue, deadline_ns);
+	(void)pthread_mutex_unlock(&queue->lock);
+	if (r < 0)
+		queue_free(queue);
+	else
+		*ret_queue = queue;
+	return r;
+}
+
+void mempool_queue_destroy(mempool_queue *queue)
+{
+	if (queue != NULL && guard_call() == 0)
+		queue_free(queue);
+}
+
+void queue_free_all(struct mempool *pool)
+{
+	while (pool->queues != NULL)
+		queue_free(pool->queues);
+}
+
+int mempool_queue_attach(mempool_queue *queue, mempool_lease *lease)
+{
+	uint64_t deadline_ns;
+	int r = guard_call();
+
+	if (r < 0)
+		return r;
+	if (queue == NULL || lease == NULL || lease->pool != queue->pool)
+		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
+	deadline_ns = pool_deadline(queue->pool);
+	/* Others may go on with the queue meanwhile. */
+	r = reconnect_await(queue->pool, deadline_ns);
+	if (r < 0)
+		return r;
+	(void)pthread_mutex_lock(&queue->lock);
+	r = queue_ensure_lane(queue, deadline_ns);
+	if (r == 0)
+		r = queue_attach(queue, lease, deadline_ns);
+	(void)pthread_mutex_unlock(&queue->lock);
+	return r;
+}
+
+int mempool_queue_restore(mempool_queue *queue)
+{
+	uint64_t deadline_ns;
+	int r = guard_call();
+
+	if (r < 0)
+		return r;
+	if (queue == NULL)
+		return client_error_raise(MEMPOOL_E_INVALID, "no queue was given");
+	deadline_ns = pool_deadline(queue->pool);
+	/* Others may go on with the queue meanwhile. */
+	r = reconnect_await(queue->pool, deadline_ns);
+	if (r < 0)
+		return r;
+	(void)pthread_mutex_lock(&queue->lock);
+	r = queue_ensure_lane(queue, deadline_ns);
+	if (r == 0)
+		r = queue_attach_all(queue, deadline_ns);
+	(void)pthread_mutex_unlock(&queue->lock);
+	return r;
+}
+
+int mempool_queue_info(mempool_queue *queue, struct mempool_queue_info *ret_info)
+{
+	int r = guard_call();
+
+	if (r < 0)
+		return r;
+	if (queue == NULL || ret_info == NULL || ret_info->size < sizeof(*ret_info))
+		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
+	(void)pthread_mutex_lock(&queue->lock);
+	*ret_info = (struct mempool_queue_info){
+		.size = ret_info->size,
+		.depth = queue->depth,
+		.capacity = queue->operations.room,
+		.inline_max_bytes = queue->lane.inline_max_bytes,
+		.waiting = queue->operations.waiting.count,
+		.posted = queue->operations.posted,
+		.done = queue->operations.done.count,
+		.lane_up = lane_is_up(&queue->lane),
+	};
+	(void)pthread_mutex_unlock(&queue->lock);
+	return 0;
+}
