@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Copies between a file descriptor and a lease, a chunk at a time. A transfer that fails because
+ * the data connection was lost is made again: reads and writes of the same bytes may be.
+ *
+ * Thread: one.
+ */
+#include "client/tools/copy.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/checked.h"
+#include "common/clock.h"
+#include "common/units.h"
+
+#define COPY_FIRST_BYTES (UINT64_C(1) << 20) /* of a lease that grows */
+#define COPY_RENEWALS	 3		     /* in the time of a lease */
+#define COPY_TRIES	 5		     /* of one chunk */
+#define COPY_AGAIN_MS	 100
+
+static volatile sig_atomic_t copy_stopped;
+
+void copy_stop(void)
+{
+	copy_stopped = 1;
+}
+
+static void copy_complain_stopped(void)
+{
+	tool_complain("stopped by a signal");
+}
+
+static void copy_complain_file(const struct copy *copy, int error)
+{
+	if (copy_stopped)
+		copy_complain_stopped();
+	else
+		tool_complain("%s: %s", copy->name, strerror(error));
+}
+
+static void copy_pause(void)
+{
+	struct timespec pause = {.tv_nsec = COPY_AGAIN_MS * (long)CLOCK_NS_PER_MS};
+
+	(void)nanosleep(&pause, NULL);
+}
+
+/* When a third of its time is over. */
+static enum tool_status copy_renew(struct copy *copy)
+{
+	uint64_t now_ns = clock_now_ns();
+	int r;
+
+	if (copy->ttl_ms == 0 ||
+	    now_ns < clock_add_ms(copy->renewed_ns, copy->ttl_ms / COPY_RENEWALS))
+		return TOOL_OK;
+	r = mempool_renew(copy->lease, copy->ttl_ms);
+	if (r < 0)
+		return tool_refused("the lease cannot be renewed", r);
+	copy->renewed_ns = now_ns;
+	return TOOL_OK;
+}
+
+/* The file. */
+
+/* Nothing may come for longer than the lease lasts. Return: false, and it has complained. */
+static bool copy_wait_file(struct copy *copy)
+{
+	struct pollfd fd = {.fd = copy->fd, .events = POLLIN};
+	uint64_t wait_ms = copy->ttl_ms / COPY_RENEWALS;
+	int n;
+
+	do {
+		n = poll(&fd, 1, wait_ms < INT_MAX ? (int)wait_ms : INT_MAX);
+		if (copy_stopped || (n < 0 && errno != EINTR)) {
+			copy_complain_file(copy, errno);
+			return false;
+		}
+		if (copy_renew(copy) != TOOL_OK)
+			return false;
+	} while (n <= 0);
+	return true;
+}
+
+/* As much as there is room for, or all that comes. Return: false, and it has complained. */
+static bool copy_read_file(struct copy *copy, size_t cap_bytes, size_t *ret_len_bytes)
+{
+	size_t got = 0;
+	ssize_t n = 1;
+
+	while (got < cap_bytes && n != 0) {
+		if (!copy_wait_file(copy))
+			return false;
+		n = read(copy->fd, copy->chunk + got, cap_bytes - got);
+		if (n < 0 && (copy_stopped || errno != EINTR)) {
+			copy_complain_file(copy, errno);
+			return false;
+		}
+		got += n > 0 ? (size_t)n : 0;
+	}
+	*ret_len_bytes = got;
+	return true;
+}
+
+static bool copy_write_file(struct copy *copy, size_t len_bytes)
+{
+	size_t put = 0;
+	ssize_t n;
+
+	while (put < len_bytes) {
+		n = copy_stopped ? -1 : write(copy->fd, copy->chunk + put, len_bytes - put);
+		if (n < 0 && (copy_stopped || errno != EINTR)) {
+			copy_complain_file(copy, errno);
+			return false;
+		}
+		put += n > 0 ? (size_t)n : 0;
+	}
+	return true;
+}
+
+/* The lease. */
+
+static enum tool_status copy_transfer(struct copy *copy, bool is_write, size_t len_bytes)
+{
+	int r = MEMPOOL_E_LANE;
+
+	for (int i = 0; i < COPY_TRIES && r == MEMPOOL_E_LANE && !copy_stopped; i++) {
+		if (i > 0)
+			copy_pause();
+		r = is_write ? mempool_write(copy->lease, copy->done_bytes, copy->chunk, len_bytes)
+			     : mempool_read(copy->lease, copy->done_bytes, copy->chunk, len_bytes);
+	}
+	if (r == 0)
+		return TOOL_OK;
+	if (!copy_stopped)
+		return tool_refused(
+			is_write ? "the lease cannot be written" : "the lease cannot be read", r);
+	copy_complain_stopped();
+	return TOOL_FAILED;
+}
+
+static enum tool_status copy_resize(struct copy *copy, uint64_t len_bytes)
+{
+	int r = mempool_modify(copy->lease, len_bytes, MEMPOOL_READ | MEMPOOL_WRITE);
+
+	if (r < 0)
+		return tool_refused("the lease cannot get the length that is needed", r);
+	copy->lease_bytes = len_bytes;
+	return TOOL_OK;
+}
+
+/* Twice as long is best, but just long enough will do. */
+static enum tool_status copy_grow(struct copy *copy, uint64_t needed_bytes)
+{
+	uint64_t len_bytes = copy->lease_bytes;
+
+	if (!checked_add(len_bytes, len_bytes, &len_bytes) || len_bytes < needed_bytes)
+		len_bytes = needed_bytes;
+	if (mempool_modify(copy->lease, len_bytes, MEMPOOL_READ | MEMPOOL_WRITE) < 0)
+		return copy_resize(copy, needed_bytes);
+	copy->lease_bytes = len_bytes;
+	return TOOL_OK;
+}
+
+static enum tool_status copy_acquire(struct copy *copy, uint64_t len_bytes)
+{
+	struct mempool_acquire_opts opts = {
+		.size = sizeof(opts),
+		.ttl_ms = copy->ttl_ms,
+		.rights = MEMPOOL_READ | MEMPOOL_WRITE,
+	};
+	int r = mempool_acquire(copy->pool, len_bytes, &opts, &copy->lease);
+
+	if (r < 0)
+		return tool_refused("no lease", r);
+	copy->lease_bytes = len_bytes;
+	copy->renewed_ns = clock_now_ns();
+	return TOOL_OK;
+}
+
+/* @grows: else what is longer than the lease is an error. */
+static enum tool_status copy_fill(struct copy *copy, bool grows)
+{
+	enum tool_status status = TOOL_OK;
+	size_t len_bytes = 1;
+
+	while (len_bytes > 0) {
+		if (!copy_read_file(copy, COPY_CHUNK_BYTES, &len_bytes))
+			return TOOL_FAILED;
+		if (len_bytes > copy->lease_bytes - copy->done_bytes) {
+			if (!grows) {
+				tool_complain("%s is longer than the lease", copy->name);
+				return TOOL_FAILED;
+			}
+			status = copy_grow(copy, copy->done_bytes + len_bytes);
+		}
+		if (status == TOOL_OK)
+			status = copy_transfer(copy, true, len_bytes);
+		if (status != TOOL_OK)
+			return status;
+		copy->done_bytes += len_bytes;
+		progress_update(&copy->progress, copy->done_bytes);
+	}
+	return TOOL_OK;
+}
+
+enum tool_status copy_put(struct copy *copy, uint64_t len_bytes)
+{
+	enum tool_status status;
+
+	status = copy_acquire(copy, len_bytes != 0 ? len_bytes : COPY_FIRST_BYTES);
+	if (status == TOOL_OK)
+		status = copy_fill(copy, len_bytes == 0);
+	if (status != TOOL_OK)
+		return status;
+	if (copy->done_bytes == 0) {
+		tool_complain("%s is empty, and a lease cannot be", copy->name);
+		return TOOL_FAILED;
+	}
+	if (copy->done_bytes < copy->lease_bytes)
+		status = copy_resize(copy, copy->done_bytes);
+	return status;
+}
+
+enum tool_status copy_get(struct copy *copy)
+{
+	uint64_t left_bytes = copy->lease_bytes;
+	enum tool_status status;
+	size_t len_bytes;
+
+	while (left_bytes > 0) {
+		len_bytes = left_bytes < COPY_CHUNK_BYTES ? left_bytes : COPY_CHUNK_BYTES;
+		status = copy_renew(copy);
+		if (status == TOOL_OK)
+			status = copy_transfer(copy, false, len_bytes);
+		if (status != TOOL_OK)
+			return status;
+		if (!copy_write_file(copy, len_bytes))
+			return TOOL_FAILED;
+		copy->done_bytes += len_bytes;
+		left_bytes -= len_bytes;
+		progress_update(&copy->progress, copy->done_bytes);
+	}
+	return TOOL_OK;
+}
+
+/* What the daemon is about to get done passes by itself. */
+static bool copy_try_again(int code)
+{
+	return code == MEMPOOL_E_BUSY || code == MEMPOOL_E_LANE ||
+	       code == MEMPOOL_E_QUOTA_WINDOWS || code == MEMPOOL_E_QUOTA_RATE;
+}
+
+enum tool_status copy_take_over(struct copy *copy, const struct mempool_lease_token *token,
+				uint32_t timeout_ms)
+{
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), timeout_ms);
+	struct mempool_lease_info info = {.size = sizeof(info)};
+	int r;
+
+	for (;;) {
+		r = mempool_reattach(copy->pool, token, &copy->lease);
+		if (r == 0 || !copy_try_again(r) || clock_now_ns() >= until_ns || copy_stopped)
+			break;
+		copy_pause();
+	}
+	if (r < 0)
+		return tool_refused("the lease cannot be had", r);
+	r = mempool_lease_info(copy->lease, &info);
+	if (r < 0)
+		return tool_refused("the lease cannot be looked at", r);
+	copy->lease_bytes = info.len_bytes;
+	return TOOL_OK;
+}
