@@ -54,6 +54,8 @@ static int acquire_granted(struct request *request, const struct message *m)
 	if (ttl_ms > a->request.ttl_ms)
 		ttl_ms = a->request.ttl_ms;
 	lease = a->leases[a->granted++];
+	lease->hidden = true;
+	lease->session = a->pool->control.sessions;
 	lease->id = grant->lease_id;
 	lease->acquired = a->request;
 	lease->acquired_id = request->id;
@@ -75,6 +77,7 @@ static void acquire_undo(struct acquisition *a)
 		lease_unlink(a->leases[i]);
 		if (a->leases[i]->end_reason == 0)
 			back.lease_ids[back.count++] = a->leases[i]->id;
+		lease_reset(a->leases[i]);
 	}
 	a->granted = 0;
 	control_give_back(a->pool, &back);
@@ -118,7 +121,11 @@ static int acquire_try_twice(struct acquisition *a, uint64_t deadline_ns)
 		lane_lose(&pool->lane, MEMPOOL_E_LANE, error_text(MEMPOOL_E_LANE_STATE));
 	(void)pthread_mutex_unlock(&pool->lock);
 	r = lane_ensure(&pool->lane, deadline_ns);
-	return r < 0 ? r : acquire_request(a, deadline_ns);
+	if (r == 0)
+		r = acquire_request(a, deadline_ns);
+	return r == MEMPOOL_E_LANE_STATE
+		       ? client_error_raise(MEMPOOL_E_LANE, "%s", error_text(MEMPOOL_E_LANE))
+		       : r;
 }
 
 /* Leases that were waited for have less left by our count than by the daemon's. */
@@ -158,6 +165,14 @@ static int acquire_make_handles(struct acquisition *a)
 	return 0;
 }
 
+static void acquire_reveal(struct acquisition *a)
+{
+	(void)pthread_mutex_lock(&a->pool->lock);
+	for (uint16_t i = 0; i < a->request.count; i++)
+		lease_reveal(a->leases[i]);
+	(void)pthread_mutex_unlock(&a->pool->lock);
+}
+
 static int acquire(struct acquisition *a, mempool_lease **ret_leases)
 {
 	uint64_t deadline_ns = clock_add_ms(pool_deadline(a->pool), a->request.wait_ms);
@@ -174,6 +189,7 @@ static int acquire(struct acquisition *a, mempool_lease **ret_leases)
 	r = acquire_make_up(a);
 	if (r < 0)
 		goto err_undo;
+	acquire_reveal(a);
 	memcpy(ret_leases, a->leases, a->request.count * sizeof(*ret_leases));
 	return 0;
 

@@ -151,8 +151,12 @@ int control_open(struct mempool *pool, struct sockaddr *peer, uint64_t deadline_
 	int r;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	cm_open(&pool->control.cm, pool->channel, peer, &control_request_data, deadline_ns);
-	r = cm_wait(&pool->control.cm, &pool->lock);
+	if (pool->reconnect.stop) {
+		r = client_error_raise(MEMPOOL_E_SESSION_LOST, "the session is being closed");
+	} else {
+		cm_open(&pool->control.cm, pool->channel, peer, &control_request_data, deadline_ns);
+		r = cm_wait(&pool->control.cm, &pool->lock);
+	}
 	if (r == 0)
 		r = control_check_accept(&pool->control.cm.accepted);
 	(void)pthread_mutex_unlock(&pool->lock);
@@ -181,9 +185,13 @@ void control_tell_lost(struct mempool *pool)
 {
 	int code = pool->control.cause;
 
-	/* Once, however often it is lost again before it is back. */
-	if (!pool->events.on || reconnect_is_away(pool))
+	if (!pool->events.on)
 		return;
+	/* Told once, however often it is lost again before it is back. */
+	if (reconnect_is_away(pool)) {
+		reconnect_lost_leases(pool);
+		return;
+	}
 	if (code == MEMPOOL_E_DRAINED || code == MEMPOOL_E_DRAINING)
 		events_tell_draining(pool);
 	events_tell(pool, MEMPOOL_EVENT_SESSION_LOST, code == MEMPOOL_E_SESSION_LOST ? 0 : code);
@@ -195,6 +203,20 @@ void control_reset(struct control *control)
 	assert(control->cm.state == CM_CLOSED && control->requests.first == NULL);
 	control->lost = false;
 	control->welcomed = false;
+}
+
+static void control_finish_requests(struct control *control, const struct client_error *error)
+{
+	while (control->requests.first != NULL)
+		request_finish(&control->requests, control->requests.first, error);
+}
+
+void control_give_up_requests(struct mempool *pool, int code, const char *text)
+{
+	struct client_error error;
+
+	client_error_set(&error, code, "%s", text);
+	control_finish_requests(&pool->control, &error);
 }
 
 void control_lose(struct mempool *pool, int code, const char *text)
@@ -211,8 +233,7 @@ void control_lose(struct mempool *pool, int code, const char *text)
 		endpoint_dead(&control->ep);
 	if (cm_qp(&control->cm) != NULL)
 		(void)verbs_qp_to_error(cm_qp(&control->cm));
-	while (control->requests.first != NULL)
-		request_finish(&control->requests, control->requests.first, &control->loss);
+	control_finish_requests(control, &control->loss);
 	(void)pthread_cond_broadcast(&control->sent);
 	(void)pthread_cond_broadcast(&pool->leases_changed);
 	for (struct lane *lane = pool->lanes; lane != NULL; lane = lane->next)
@@ -334,6 +355,7 @@ static int control_welcome(struct request *request, const struct message *m)
 		return -EPROTO;
 	control->welcome = *welcome;
 	control->welcomed = true;
+	control->sessions++;
 	return 0;
 }
 
@@ -412,7 +434,7 @@ static void control_answer(struct mempool *pool, const struct message *m)
 		r = request->answer(request, m);
 	if (r < 0)
 		control_break(pool, m);
-	else if (r == 0)
+	else if (r == 0 && !request->done) /* or else the session was lost over the answer */
 		request_finish(&control->requests, request, NULL);
 }
 
@@ -486,9 +508,12 @@ static void control_complete(struct mempool *pool, const struct ibv_wc *wc)
 		return;
 	if (r == 0 || pool->control.lost)
 		return;
-	if (r > 0)
+	if (r > 0) {
 		control_message(pool, &m);
-	else if (r == -ENETRESET)
+		secure_wipe(&m, sizeof(m)); /* a grant has a lease's secret */
+		return;
+	}
+	if (r == -ENETRESET)
 		control_lose(pool, MEMPOOL_E_SESSION_LOST, "the connection to the daemon broke");
 	else if (r == -EKEYREJECTED)
 		control_lose(pool, MEMPOOL_E_AUTH,

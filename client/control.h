@@ -29,6 +29,7 @@ struct control {
 	struct client_error loss;
 	int cause; /* the code that it was lost for, which the calls of a session do not return */
 	struct message_welcome welcome;
+	uint64_t sessions; /* that were welcomed so far */
 	struct request_list requests;
 	pthread_cond_t sent; /* signalled when nothing waits to be sent any more */
 };
@@ -108,6 +109,9 @@ int control_next_ms(const struct mempool *pool);
 
 /** control_tell_lost() - lock held: the session that the application has is lost */
 void control_tell_lost(struct mempool *pool);
+
+/** control_give_up_requests() - none waits any more, each has failed with that; lock held */
+void control_give_up_requests(struct mempool *pool, int code, const char *text);
 
 /** control_lose() - the session is over: wake everybody; lock held */
 void control_lose(struct mempool *pool, int code, const char *text);

@@ -100,7 +100,7 @@ void events_tell_lease(struct mempool_lease *lease, uint32_t kind, int code, uin
 	};
 
 	/* Of a handle that nobody has there is nobody to tell. */
-	if (!lease->unclaimed)
+	if (!lease->unclaimed && !lease->hidden)
 		events_push(lease->pool, &event);
 }
 

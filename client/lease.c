@@ -88,6 +88,14 @@ struct mempool_lease *lease_new(struct mempool *pool)
 	return lease;
 }
 
+void lease_reset(struct mempool_lease *lease)
+{
+	lease->end_reason = 0;
+	lease->away = false;
+	lease->revoking = false;
+	lease->grace_ns = 0;
+}
+
 void lease_free(struct mempool_lease *lease)
 {
 	if (lease == NULL)
@@ -118,6 +126,34 @@ void lease_end(struct mempool_lease *lease, int reason)
 		events_tell_lease(lease, MEMPOOL_EVENT_LEASE_ENDED, reason, 0);
 	}
 	(void)pthread_cond_broadcast(&lease->pool->leases_changed);
+}
+
+/* The operator takes it back: then the notices are yet to come, and a grace for what is in flight. */
+void lease_refused(struct mempool_lease *lease, int code)
+{
+	if (code != MEMPOOL_E_REVOKED) {
+		lease_end(lease, code);
+		return;
+	}
+	lease->revoking = true;
+	(void)pthread_cond_broadcast(&lease->pool->leases_changed);
+}
+
+static void lease_tell_revoking(struct mempool_lease *lease)
+{
+	events_tell_lease(lease, MEMPOOL_EVENT_LEASE_REVOKING, 0,
+			  clock_left_ms(lease->grace_ns, clock_now_ns()));
+}
+
+void lease_reveal(struct mempool_lease *lease)
+{
+	lease->hidden = false;
+	reconnect_adopt(lease, lease->session);
+	if (lease->grace_ns != 0)
+		lease_tell_revoking(lease);
+	if (lease->end_reason != 0)
+		events_tell_lease(lease, MEMPOOL_EVENT_LEASE_ENDED, lease->end_reason, 0);
+	renewal_reveal(lease);
 }
 
 bool lease_is_end(int code)
@@ -297,7 +333,7 @@ void lease_unuse_held(struct mempool_lease *lease)
 		return;
 	if (lease_is_changing(lease))
 		lease_tell_quiesced(lease);
-	if (lease->revoking && lease->end_reason == 0)
+	if (lease->revoking && (lease->end_reason == 0 || lease->end_reason == MEMPOOL_E_REVOKED))
 		lease_tell_revoked(lease);
 }
 
@@ -348,6 +384,15 @@ void lease_ended(struct mempool *pool, const struct message_leases_ended *notice
 	}
 }
 
+static void lease_note_revoked(struct mempool_lease *lease, uint64_t grace_ms)
+{
+	lease->revoking = true;
+	if (lease->grace_ns != 0 || lease->end_reason != 0)
+		return;
+	lease->grace_ns = clock_add_ms(clock_now_ns(), grace_ms);
+	lease_tell_revoking(lease);
+}
+
 /* What has nothing in flight, and what we no longer know, is acknowledged in one message. */
 void lease_revoke(struct mempool *pool, const struct message_revoke *notice)
 {
@@ -357,11 +402,8 @@ void lease_revoke(struct mempool *pool, const struct message_revoke *notice)
 	for (uint16_t i = 0; i < notice->count; i++) {
 		struct mempool_lease *lease = lease_find(pool, notice->revoked[i].lease_id);
 
-		if (lease != NULL && !lease->revoking && lease->end_reason == 0)
-			events_tell_lease(lease, MEMPOOL_EVENT_LEASE_REVOKING, 0,
-					  notice->revoked[i].grace_ms);
 		if (lease != NULL)
-			lease->revoking = true;
+			lease_note_revoked(lease, notice->revoked[i].grace_ms);
 		if (lease == NULL || lease->users == 0)
 			idle->lease_ids[idle->count++] = notice->revoked[i].lease_id;
 	}
@@ -439,8 +481,8 @@ static int lease_call_held(struct mempool_lease *lease, struct message *m, struc
 	request_remove(&pool->control.requests, request);
 	if (!lease_is_end(r))
 		return r;
-	lease_end(lease, r);
-	return lease_raise(lease, lease->end_reason);
+	lease_refused(lease, r);
+	return lease_raise(lease, lease->end_reason != 0 ? lease->end_reason : r);
 }
 
 int lease_call(struct mempool_lease *lease, struct message *m, struct request *request,

@@ -26,6 +26,8 @@ struct mempool_lease {
 	uint64_t acquired_id; /* ... and under which request id; 0: not by us; constant to here */
 	uint8_t secret[PROTO_SECRET_BYTES];
 	bool unclaimed;	  /* asked for with mempool_reattach(), and nobody has got the handle */
+	bool hidden;	  /* granted, but the call that asked for it has not returned */
+	uint64_t session; /* in which it was granted to us, by our count of them */
 	bool reattaching; /* a thread is at it */
 	uint64_t len_bytes;
 	uint32_t rights;
@@ -33,6 +35,7 @@ struct mempool_lease {
 	bool away;		/* its session is lost, and it is to be reattached to the next */
 	uint64_t away_pass;	/* of the thread that does it, in which it was last asked for */
 	bool revoking;		/* about to end: no new operations */
+	uint64_t grace_ns;	/* until then, as the daemon has told; 0: it has not */
 	uint32_t users;		/* transfers that may have operations in flight */
 	uint32_t queued;	/* operations of queues that are not done */
 	struct request *change; /* that is to modify it; NULL: none */
@@ -54,6 +57,9 @@ void lease_unlink(struct mempool_lease *lease);
 
 /** lease_new() - a handle, in no list; NULL if memory is short, last error set */
 struct mempool_lease *lease_new(struct mempool *pool);
+
+/** lease_reset() - in no list: nothing has happened to it, for another grant */
+void lease_reset(struct mempool_lease *lease);
 
 /** lease_free() - NULL is allowed; it is in no list */
 void lease_free(struct mempool_lease *lease);
@@ -100,6 +106,16 @@ bool lease_is_end(int code);
 
 /** lease_end() - lock held: it has ended; the first reason is kept */
 void lease_end(struct mempool_lease *lease, int reason);
+
+/** lease_refused() - lock held: an answer says that it is over, with a code that means it */
+void lease_refused(struct mempool_lease *lease, int code);
+
+/**
+ * lease_reveal() - lock held: the caller has the handle, and is told what has happened before
+ *
+ * In a session that is lost meanwhile the lease is away as the others are.
+ */
+void lease_reveal(struct mempool_lease *lease);
 
 /** lease_code() - lock held; Return: 0, or the code for which it cannot be used; no last error */
 int lease_code(const struct mempool_lease *lease);

@@ -379,6 +379,15 @@ static bool pool_try_next(int code)
 	       code == MEMPOOL_E_REJECTED || code == MEMPOOL_E_TIMEOUT;
 }
 
+/* What became of one connection says nothing about the next. */
+static void pool_reset_control(struct mempool *pool)
+{
+	control_close(pool);
+	(void)pthread_mutex_lock(&pool->lock);
+	control_reset(&pool->control);
+	(void)pthread_mutex_unlock(&pool->lock);
+}
+
 /* Each address gets its share of the time that is left. */
 static int pool_connect_any(struct mempool *pool, struct addrinfo *list, uint64_t deadline_ns)
 {
@@ -400,7 +409,7 @@ static int pool_connect_any(struct mempool *pool, struct addrinfo *list, uint64_
 			return 0;
 		}
 		pool_note_failure(at, r, &tried);
-		control_close(pool);
+		pool_reset_control(pool);
 		if (!pool_try_next(r))
 			break;
 	}

@@ -49,7 +49,11 @@ static int reattach_granted(struct request *request, const struct message *m)
 		control_give_back(r->pool, &back);
 		return 0;
 	}
-	renewal_start(lease, request->sent_ns, grant->ttl_ms);
+	lease->session = r->pool->control.sessions;
+	if (lease->unclaimed)
+		renewal_start(lease, request->sent_ns, grant->ttl_ms);
+	else
+		renewal_resume(lease, request->sent_ns, grant->ttl_ms);
 	lease_take_grant(lease, grant, &lease->own, r->incarnation);
 	return 0;
 }
@@ -82,6 +86,7 @@ static void reattach_unclaim(struct mempool_lease *lease, int r)
 	lease->reattaching = false;
 	if (r == 0) {
 		lease->unclaimed = false;
+		lease_reveal(lease);
 	} else if (r != MEMPOOL_E_TIMEOUT) {
 		lease_unlink(lease);
 		lease_free(lease);
@@ -112,6 +117,7 @@ static int reattach_request(struct reattachment *reattachment, uint64_t deadline
 	(void)pthread_mutex_unlock(&pool->lock);
 	m.u.reattach = reattachment->wanted;
 	r = control_request(pool, &m, MESSAGE_GRANT, reattach_granted, reattachment, deadline_ns);
+	secure_wipe(&m.u.reattach, sizeof(m.u.reattach));
 	if (lease_is_end(r))
 		reattach_note_end(pool, reattachment->wanted.lease_id, r);
 	return r;

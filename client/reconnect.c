@@ -30,6 +30,8 @@
 #define RECONNECT_MIN_MS 100
 #define RECONNECT_MAX_MS 10000
 
+#define RECONNECT_CLOSING "the session is being closed"
+
 int reconnect_init(struct reconnect *reconnect, uint32_t limit_ms)
 {
 	*reconnect = (struct reconnect){.limit_ms = limit_ms};
@@ -63,20 +65,43 @@ static void reconnect_give_up(struct mempool *pool, int code, const char *text)
 	(void)pthread_cond_broadcast(&pool->leases_changed);
 }
 
+static bool reconnect_is_wanted(const struct reconnect *reconnect)
+{
+	return reconnect->limit_ms != 0 && !reconnect->given_up && !reconnect->stop;
+}
+
+void reconnect_lost_leases(struct mempool *pool)
+{
+	if (!reconnect_is_wanted(&pool->reconnect))
+		return;
+	for (struct mempool_lease *lease = pool->leases; lease != NULL; lease = lease->next)
+		lease->away = !lease->unclaimed && lease->end_reason == 0;
+	pool->renewal_due_ns = 0; /* the end of each is now for us to see */
+	pool_wake(pool);
+}
+
+void reconnect_adopt(struct mempool_lease *lease, uint64_t session)
+{
+	struct mempool *pool = lease->pool;
+
+	if (!reconnect_is_wanted(&pool->reconnect) || lease->end_reason != 0 ||
+	    (session == pool->control.sessions && control_is_open(&pool->control)))
+		return;
+	lease->away = true;
+	(void)pthread_cond_broadcast(&pool->reconnect.changed);
+}
+
 void reconnect_lost(struct mempool *pool)
 {
 	struct reconnect *reconnect = &pool->reconnect;
 	char text[CLIENT_ERROR_TEXT_MAX];
 
-	if (reconnect->limit_ms == 0 || reconnect->given_up || reconnect->stop)
+	if (!reconnect_is_wanted(reconnect))
 		return;
 	if (!reconnect->away)
 		reconnect->lost_ns = clock_now_ns();
 	reconnect->away = true;
-	for (struct mempool_lease *lease = pool->leases; lease != NULL; lease = lease->next)
-		lease->away = !lease->unclaimed && lease->end_reason == 0;
-	pool->renewal_due_ns = 0; /* the end of each is now for us to see */
-	pool_wake(pool);
+	reconnect_lost_leases(pool);
 	(void)pthread_cond_broadcast(&reconnect->changed);
 	/* Who took a lease over is not to be fought for it. */
 	if (pool->control.cause == MEMPOOL_E_TAKEN_OVER) {
@@ -143,8 +168,8 @@ static int reconnect_pass(struct mempool *pool, uint64_t deadline_ns)
 		(void)pthread_mutex_unlock(&pool->lock);
 		r = reattach(pool, next.id, next.secret, deadline_ns);
 		(void)pthread_mutex_lock(&pool->lock);
-		/* One that is over is away no more by lease_end(). */
-		if (r == 0)
+		/* One that is over is away no more by lease_end(); one may be lost again already. */
+		if (r == 0 && control_is_open(&pool->control))
 			reconnect_lease_is_back(pool, next.id);
 		r = control_is_open(&pool->control) ? 0 : client_error_forward(&pool->control.loss);
 	}
@@ -155,15 +180,19 @@ static int reconnect_pass(struct mempool *pool, uint64_t deadline_ns)
 
 /* The session. */
 
-/* Lock held. Return: false if it is to stop, or there is no time for another try. */
+/*
+ * Lock held. Return: false if it is to stop, or there is no time for another try; for a first
+ * one there is.
+ */
 static bool reconnect_pause(struct mempool *pool, struct backoff *backoff, uint64_t until_ns)
 {
+	bool is_first = backoff->tries == 0;
 	uint64_t pause_ms = backoff_next_ms(backoff, secure_uniform(UINT32_MAX));
 	uint64_t now_ns = clock_now_ns();
 	uint64_t left_ms = clock_left_ms(until_ns, now_ns);
 	uint64_t pause_ns;
 
-	if (left_ms < RECONNECT_MIN_MS)
+	if (left_ms < RECONNECT_MIN_MS && !is_first)
 		return false;
 	/* The last tries come the sooner. */
 	pause_ns = clock_add_ms(now_ns, pause_ms < left_ms / 2 ? pause_ms : left_ms / 2);
@@ -255,6 +284,9 @@ static void reconnect_session(struct mempool *pool)
 		reconnect_close(pool);
 		r = reconnect_try(pool, deadline_ns);
 		(void)pthread_mutex_lock(&pool->lock);
+		/* If it is away nevertheless it has been lost again since, which is another time. */
+		if (r == 0)
+			return;
 		if (reconnect_is_final(r))
 			break;
 	}
@@ -285,9 +317,11 @@ static void reconnect_rest(struct mempool *pool)
 	while (!pool->reconnect.away && reconnect_has_leases_away(pool) &&
 	       reconnect_pause(pool, &backoff, UINT64_MAX)) {
 		deadline_ns = pool_deadline(pool);
+		pool->reconnect.resting = true;
 		(void)pthread_mutex_unlock(&pool->lock);
 		(void)reconnect_pass(pool, deadline_ns);
 		(void)pthread_mutex_lock(&pool->lock);
+		pool->reconnect.resting = false;
 	}
 }
 
@@ -332,8 +366,11 @@ void reconnect_stop(struct mempool *pool)
 	(void)pthread_cond_broadcast(&reconnect->changed);
 	/* Its steps wait for these. A session that is back is ended in order. */
 	if (reconnect->away) {
-		control_lose(pool, MEMPOOL_E_SESSION_LOST, "the session is being closed");
-		cm_fail(&pool->control.cm, MEMPOOL_E_SESSION_LOST, "the session is being closed");
+		control_lose(pool, MEMPOOL_E_SESSION_LOST, RECONNECT_CLOSING);
+		cm_fail(&pool->control.cm, MEMPOOL_E_SESSION_LOST, RECONNECT_CLOSING);
+	} else if (reconnect->resting) {
+		lane_lose(&pool->lane, MEMPOOL_E_LANE, RECONNECT_CLOSING);
+		control_give_up_requests(pool, MEMPOOL_E_SESSION_LOST, RECONNECT_CLOSING);
 	}
 	(void)pthread_mutex_unlock(&pool->lock);
 	(void)pthread_join(reconnect->thread, NULL);

@@ -15,6 +15,7 @@ struct reconnect {
 	bool away;	   /* the session is lost and may come back */
 	bool given_up;	   /* for good */
 	bool stop;
+	bool resting;	  /* leases of a session that is back are asked for */
 	bool thread_runs; /* only the thread that opens and closes looks at it */
 	pthread_t thread;
 	pthread_cond_t changed; /* it has become away, or is to stop */
@@ -34,6 +35,15 @@ void reconnect_stop(struct mempool *pool);
 
 /** reconnect_lost() - lock held: the session that the application has is lost */
 void reconnect_lost(struct mempool *pool);
+
+/** reconnect_lost_leases() - lock held: what a session had that was not yet back is lost, too */
+void reconnect_lost_leases(struct mempool *pool);
+
+/**
+ * reconnect_adopt() - lock held: a lease that nobody had the handle of until now
+ * @session: in which it was granted; if that is over it is to be reattached
+ */
+void reconnect_adopt(struct mempool_lease *lease, uint64_t session);
 
 /** reconnect_is_away() - lock held: is the session lost, or not yet open again? */
 bool reconnect_is_away(const struct mempool *pool);

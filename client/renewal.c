@@ -87,6 +87,18 @@ void renewal_start(struct mempool_lease *lease, uint64_t sent_ns, uint64_t ttl_m
 	renewal_schedule(lease);
 }
 
+void renewal_resume(struct mempool_lease *lease, uint64_t sent_ns, uint64_t ttl_ms)
+{
+	lease->deadline_ns = renewal_deadline_ns(sent_ns, ttl_ms);
+	renewal_note_due(lease->pool, lease->renewal.warn_ns);
+	renewal_schedule(lease);
+}
+
+void renewal_reveal(struct mempool_lease *lease)
+{
+	renewal_note_due(lease->pool, renewal_min(lease->renewal.warn_ns, lease->renewal.try_ns));
+}
+
 static int renewal_answered(struct request *request, const struct message *m)
 {
 	struct mempool_lease *lease = request->context;
@@ -94,7 +106,7 @@ static int renewal_answered(struct request *request, const struct message *m)
 	if (m->u.renew.lease_id != lease->id)
 		return -EPROTO;
 	renewal_start(lease, request->sent_ns,
-		      renewal_min(m->u.renew.ttl_ms, lease->renewal.ttl_ms));
+		      renewal_min(m->u.renew.ttl_ms, lease->renewal.asked_ttl_ms));
 	return 0;
 }
 
@@ -106,9 +118,8 @@ static void renewal_finished(struct request *request)
 	lease->renewal.asked = false;
 	if (request->error.code == 0)
 		return;
-	/* With that answer its grace is not over: what is in flight goes on. */
-	if (lease_is_end(request->error.code) && !lease->revoking)
-		lease_end(lease, request->error.code);
+	if (lease_is_end(request->error.code))
+		lease_refused(lease, request->error.code);
 	renewal_schedule(lease);
 }
 
@@ -151,6 +162,7 @@ static void renewal_ask(struct mempool_lease *lease)
 	    clock_now_ns() >= lease->deadline_ns)
 		return;
 	renewal->request.id = 0;
+	renewal->asked_ttl_ms = renewal->ttl_ms;
 	renewal->asked = control_begin(lease->pool, &m, &renewal->request) == 0;
 }
 
@@ -172,25 +184,28 @@ static uint64_t renewal_visit(struct mempool_lease *lease, uint64_t now_ns)
 		return RENEWAL_NEVER;
 	if (renewal->try_ns <= now_ns)
 		renewal_ask(lease);
-	if (renewal->warn_ns <= now_ns)
+	if (renewal->warn_ns <= now_ns && !lease->hidden)
 		renewal_warn(lease, now_ns);
 	/* The daemon would say so, but not to a session that is lost. */
 	if (lease->away && lease->deadline_ns <= now_ns)
 		lease_end(lease, MEMPOOL_E_EXPIRED);
-	due_ns = renewal_min(renewal->try_ns, renewal->warn_ns);
+	due_ns = lease->hidden ? renewal->try_ns : renewal_min(renewal->try_ns, renewal->warn_ns);
 	return lease->away ? renewal_min(due_ns, lease->deadline_ns) : due_ns;
 }
 
 void renewal_step(struct mempool *pool)
 {
 	uint64_t now_ns = clock_now_ns();
+	uint64_t due_ns;
 
 	if (now_ns < pool->renewal_due_ns)
 		return;
 	pool->renewal_due_ns = RENEWAL_NEVER;
-	for (struct mempool_lease *lease = pool->leases; lease != NULL; lease = lease->next)
-		pool->renewal_due_ns =
-			renewal_min(pool->renewal_due_ns, renewal_visit(lease, now_ns));
+	for (struct mempool_lease *lease = pool->leases; lease != NULL; lease = lease->next) {
+		/* Which may itself find that something is due. */
+		due_ns = renewal_visit(lease, now_ns);
+		pool->renewal_due_ns = renewal_min(pool->renewal_due_ns, due_ns);
+	}
 }
 
 int renewal_next_ms(const struct mempool *pool)

@@ -14,10 +14,11 @@ struct mempool_lease;
 
 /* The times of a lease; guarded by the session's lock. */
 struct renewal {
-	uint64_t ttl_ms;  /* that the lease is renewed for by itself; 0: it is not */
-	uint64_t try_ns;  /* when it is renewed next */
-	uint64_t warn_ns; /* when the application is told that it is about to expire */
-	bool asked;	  /* a renewal of ours waits for its answer */
+	uint64_t ttl_ms;       /* that the lease is renewed for by itself; 0: it is not */
+	uint64_t try_ns;       /* when it is renewed next */
+	uint64_t warn_ns;      /* when the application is told that it is about to expire */
+	bool asked;	       /* a renewal of ours waits for its answer ... */
+	uint64_t asked_ttl_ms; /* ... for this time */
 	struct request request;
 };
 
@@ -27,6 +28,12 @@ void renewal_deinit(struct renewal *renewal);
 
 /** renewal_start() - the lease lasts @ttl_ms from @sent_ns, when that was asked for; lock held */
 void renewal_start(struct mempool_lease *lease, uint64_t sent_ns, uint64_t ttl_ms);
+
+/** renewal_resume() - the same of one that lasts on, and is not told of anew; lock held */
+void renewal_resume(struct mempool_lease *lease, uint64_t sent_ns, uint64_t ttl_ms);
+
+/** renewal_reveal() - lock held: from now on there is somebody to tell; see to what is due */
+void renewal_reveal(struct mempool_lease *lease);
 
 /** renewal_forget() - lock held: the lease is given up; no answer of ours is waited for */
 void renewal_forget(struct mempool_lease *lease);

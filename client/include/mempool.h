@@ -166,8 +166,8 @@ struct mempool_connect_opts {
  * MEMPOOL_E_AUTH (the daemon does not know our key or has another than we expect, or somebody
  * changes messages on the way), MEMPOOL_E_VERSION, MEMPOOL_E_SESSIONS_MAX, MEMPOOL_E_DEVICE,
  * MEMPOOL_E_CONNECTIONS_MAX, MEMPOOL_E_ADDRESS_MAX, MEMPOOL_E_HANDSHAKES_MAX,
- * MEMPOOL_E_QUOTA_SESSIONS, MEMPOOL_E_QUOTA_LANES, MEMPOOL_E_BACK_OFF, MEMPOOL_E_BANNED (the
- * daemon refused), MEMPOOL_E_PROTOCOL, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_LANE,
+ * MEMPOOL_E_QUOTA_SESSIONS, MEMPOOL_E_QUOTA_LANES, MEMPOOL_E_BACK_OFF, MEMPOOL_E_BANNED,
+ * MEMPOOL_E_DRAINING, MEMPOOL_E_INTERNAL (the daemon refused), MEMPOOL_E_PROTOCOL, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_LANE,
  * MEMPOOL_E_LANE_OFFER (what was there was lost again), MEMPOOL_E_TIMEOUT,
  * MEMPOOL_E_NO_MEMORY, MEMPOOL_E_SYSTEM.
  * Since 0.1.
@@ -179,8 +179,12 @@ int mempool_connect(const char *address, const struct mempool_connect_opts *opts
  * mempool_close() - end the session; its leases end with it
  * @pool: NULL is allowed; invalid afterwards, and so are its leases, queues and buffers
  *
+ * If the session is lost, or the daemon cannot be told in time, the daemon keeps the leases for as
+ * long as it keeps those of lost sessions (`orphan_grace`). A lease whose mempool_reattach() has
+ * failed without saying that it is over may be the session's all the same, and then ends, too.
  * Thread: any, but no other call on this session may be running. Ends within the session's
- * time-out also when the daemon does not answer.
+ * time-out also when the daemon does not answer, and a second more for each data connection whose
+ * device does not give back what is posted.
  * Errors: none. Since 0.1.
  */
 void mempool_close(mempool *pool);
@@ -202,13 +206,17 @@ struct mempool_acquire_opts {
  * @len_bytes: its length, any number of bytes
  * @ret_lease: give it back with mempool_release()
  *
- * The bytes are zero. Thread: any. State: session open.
+ * The bytes are zero. Ends within the session's time-out and wait_ms; a lease that was waited for
+ * may take one time-out more, to be renewed. Thread: any. State: session open.
  *
  * Errors: MEMPOOL_E_LENGTH_ZERO, MEMPOOL_E_LENGTH_POOL (longer than the pool),
  * MEMPOOL_E_LENGTH_EXTENT (no room now), MEMPOOL_E_TTL_ZERO, MEMPOOL_E_TTL_MAX,
  * MEMPOOL_E_RIGHTS (none, or unknown ones), MEMPOOL_E_RIGHTS_DEVICE, MEMPOOL_E_LEASES_MAX,
- * MEMPOOL_E_WINDOWS_MAX, MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_LANE (the data connection was
- * lost: try again), MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_INVALID.
+ * MEMPOOL_E_WINDOWS_MAX, MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_DRAINING (the daemon is about to
+ * stop), MEMPOOL_E_LANE (the data connection was lost: try again), MEMPOOL_E_LANE_OFFER,
+ * MEMPOOL_E_LANES_MAX, MEMPOOL_E_QUOTA_LANES (it was lost before, and a new one cannot be had),
+ * MEMPOOL_E_BUSY (too many requests wait to be sent), MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST,
+ * MEMPOOL_E_NO_MEMORY, MEMPOOL_E_INVALID.
  * Since 0.1.
  */
 int mempool_acquire(mempool *pool, uint64_t len_bytes, const struct mempool_acquire_opts *opts,
@@ -252,7 +260,8 @@ int mempool_write(mempool_lease *lease, uint64_t offset_bytes, const void *buf, 
  * mempool_renew() - let the lease last @ttl_ms from now
  *
  * Thread: any. Errors: MEMPOOL_E_TTL_ZERO, MEMPOOL_E_TTL_MAX, the codes of an ended lease,
- * MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT. Since 0.1.
+ * MEMPOOL_E_BUSY (too many requests wait to be sent), MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT,
+ * MEMPOOL_E_NO_MEMORY. Since 0.1.
  */
 int mempool_renew(mempool_lease *lease, uint64_t ttl_ms);
 
@@ -284,10 +293,12 @@ int mempool_modify(mempool_lease *lease, uint64_t len_bytes, uint32_t rights);
  * @lease: NULL is allowed; invalid afterwards, unless MEMPOOL_E_BUSY is returned
  *
  * On success the daemon's device refuses the lease's keys already.
+ * A lease that was not given back, as the session is lost or the daemon does not answer, ends when
+ * its time is over at the latest.
  * Thread: any, but no other call on this lease may be running.
  * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT;
- * MEMPOOL_E_BUSY (operations of a queue are not done: nothing was, and the lease stays valid).
- * Since 0.1.
+ * MEMPOOL_E_BUSY (operations of a queue are not done, or too many requests wait to be sent:
+ * nothing was done, and the lease stays valid). Since 0.1.
  */
 int mempool_release(mempool_lease *lease);
 
@@ -753,9 +764,9 @@ int mempool_queue_info(mempool_queue *queue, struct mempool_queue_info *ret_info
  * and nothing is sent.
  * Thread: any; allowed in callbacks. State: lease not ended; nothing is waited for.
  *
- * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_STATE,
- * MEMPOOL_E_INVALID. A time that the daemon does not allow is found out when it is asked for:
- * the lease runs out then. Since 0.1.
+ * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST (also while it is being restored),
+ * MEMPOOL_E_STATE, MEMPOOL_E_INVALID. A time that the daemon does not allow is found out when it
+ * is asked for: the lease runs out then. Since 0.1.
  */
 int mempool_auto_renew(mempool_lease *lease, uint64_t ttl_ms);
 

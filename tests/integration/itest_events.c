@@ -7,15 +7,18 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/event_ring.h"
+#include "client/lease.h"
 #include "client/pool.h"
 #include "common/clock.h"
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
+#include "tests/integration/machine.h"
 #include "tests/integration/order.h"
 #include "tests/integration/proof.h"
 #include "tests/integration/told.h"
@@ -65,6 +68,107 @@ TEST(events__lease_is_revoked)
 	CHECK_INT(event.code, MEMPOOL_E_REVOKED);
 	CHECK(told_nothing(alpha, 100));
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_REVOKED);
+	harness_close(&alpha);
+	finish(&h);
+}
+
+/*
+ * An answer may overtake the notice of a revocation. The lease is not over before its grace is,
+ * and the daemon is told when nothing is in flight any more.
+ */
+TEST(events__refused_before_it_is_known_to_be_revoked)
+{
+	HARNESS(h, .extra = "\"revoke_grace\": \"1min\"");
+	ORDER(order, &h);
+	SESSION(alpha, "alpha");
+	struct mempool_event event = {.size = sizeof(event)};
+	mempool_lease *lease;
+
+	CHECK_INT(harness_acquire(alpha, PAGE, TTL_MS, &lease), 0);
+	CHECK_INT(lease_use(lease, 0, 1, MEMPOOL_READ), 0);
+	(void)pthread_mutex_lock(&alpha->lock);
+	lease_refused(lease, MEMPOOL_E_REVOKED);
+	(void)pthread_mutex_unlock(&alpha->lock);
+	CHECK(told_nothing(alpha, 0));
+	CHECK_INT(order_revoke(&order, harness_lease_id(lease), false), 0);
+	CHECK_INT(mempool_next_event(alpha, &event, LIMIT_MS), 0);
+	CHECK_INT(event.kind, MEMPOOL_EVENT_LEASE_REVOKING);
+	CHECK(event.left_ms > 50000);
+	CHECK(told_nothing(alpha, 200));
+	lease_unuse(lease);
+	CHECK(told_wait(alpha, MEMPOOL_EVENT_LEASE_ENDED, LIMIT_MS, &event));
+	CHECK_INT(event.code, MEMPOOL_E_REVOKED);
+	CHECK_INT(mempool_release(lease), MEMPOOL_E_REVOKED);
+	harness_close(&alpha);
+	finish(&h);
+}
+
+/* Of a lease that nobody has yet nothing is told; who gets it is told all, in order. */
+TEST(events__wait_for_who_asked_for_the_lease)
+{
+	HARNESS(h, .extra = "\"revoke_grace\": \"300ms\"");
+	ORDER(order, &h);
+	SESSION(alpha, "alpha");
+	struct mempool_event event = {.size = sizeof(event)};
+	mempool_lease *lease, *other;
+
+	CHECK_INT(told_acquire(alpha, PAGE, 4000, 0, &lease), 0);
+	CHECK_INT(told_acquire(alpha, PAGE, TTL_MS, 0, &other), 0);
+	(void)pthread_mutex_lock(&alpha->lock);
+	lease->hidden = true;
+	other->hidden = true;
+	(void)pthread_mutex_unlock(&alpha->lock);
+	CHECK_INT(order_revoke(&order, harness_lease_id(other), false), 0);
+	CHECK(told_nothing(alpha, 3500)); /* a quarter is left, and less */
+	CHECK(harness_wait_lease_gone(&h, harness_lease_id(other), LIMIT_MS));
+	(void)pthread_mutex_lock(&alpha->lock);
+	lease_reveal(lease);
+	(void)pthread_mutex_unlock(&alpha->lock);
+	CHECK_INT(mempool_next_event(alpha, &event, LIMIT_MS), 0);
+	CHECK_INT(event.kind, MEMPOOL_EVENT_LEASE_EXPIRING);
+	CHECK(event.lease == lease);
+	(void)pthread_mutex_lock(&alpha->lock);
+	lease_reveal(other);
+	(void)pthread_mutex_unlock(&alpha->lock);
+	CHECK_INT(mempool_next_event(alpha, &event, LIMIT_MS), 0);
+	CHECK_INT(event.kind, MEMPOOL_EVENT_LEASE_REVOKING);
+	CHECK(event.lease == other);
+	CHECK_INT(mempool_next_event(alpha, &event, LIMIT_MS), 0);
+	CHECK_INT(event.kind, MEMPOOL_EVENT_LEASE_ENDED);
+	CHECK_INT(event.code, MEMPOOL_E_REVOKED);
+	CHECK_INT(mempool_release(other), MEMPOOL_E_REVOKED);
+	harness_close(&alpha);
+	finish(&h);
+}
+
+/* A release that cannot be sent has not been done. */
+TEST(release__no_room_for_the_message)
+{
+	HARNESS(h, .pool_size = NULL);
+	SESSION(alpha, "alpha");
+	__attribute__((cleanup(machine_resume))) pid_t pid = h.pid;
+	struct message m = {.type = MESSAGE_PING};
+	mempool_lease *lease;
+	uint8_t byte = 1;
+	int r;
+
+	CHECK_INT(harness_acquire(alpha, PAGE, TTL_MS, &lease), 0);
+	CHECK_INT(kill(pid, SIGSTOP), 0);
+	(void)pthread_mutex_lock(&alpha->lock);
+	do {
+		m.request_id = ++alpha->control.requests.last_id;
+		r = endpoint_send(&alpha->control.ep, ENDPOINT_ORDINARY, &m);
+	} while (r == 0);
+	(void)pthread_mutex_unlock(&alpha->lock);
+	CHECK_INT(r, -ENOBUFS);
+	CHECK_INT(mempool_release(lease), MEMPOOL_E_BUSY);
+	CHECK_INT(mempool_write(lease, 0, &byte, 1), 0);
+	CHECK_INT(kill(pid, SIGCONT), 0);
+	do
+		r = mempool_release(lease);
+	while (r == MEMPOOL_E_BUSY);
+	CHECK_INT(r, 0);
+	CHECK_INT(harness_number(&h, "leases.active"), 0);
 	harness_close(&alpha);
 	finish(&h);
 }

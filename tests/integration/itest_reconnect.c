@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "client/lane.h"
+#include "client/lease.h"
 #include "client/pool.h"
 #include "common/clock.h"
 #include "tests/integration/accounts.h"
@@ -174,6 +175,91 @@ TEST(reconnect__daemon_is_started_anew)
 	finish(&h);
 }
 
+static uint32_t count_away(mempool *pool, mempool_lease **leases, uint32_t count)
+{
+	uint32_t away = 0;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	for (uint32_t i = 0; i < count; i++)
+		away += leases[i]->away ? 1 : 0;
+	(void)pthread_mutex_unlock(&pool->lock);
+	return away;
+}
+
+/* Those that were back already when it was lost again are asked for again. */
+TEST(reconnect__lost_again_while_leases_come_back)
+{
+	enum { COUNT = 64 };
+	HARNESS(h, .extra = KEEPING);
+	COMING_BACK(alpha, UINT32_MAX, 20000);
+	mempool_lease *leases[COUNT];
+	uint64_t begun_ns = clock_now_ns();
+	uint32_t away = 0;
+	uint8_t got;
+
+	for (uint8_t i = 0; i < COUNT; i++) {
+		CHECK_INT(harness_acquire(alpha, PAGE, TTL_MS, &leases[i]), 0);
+		CHECK_INT(mempool_write(leases[i], 1, &i, 1), 0);
+	}
+	told_cut(alpha);
+	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, NULL));
+	while ((away == 0 || away == COUNT) && since_ms(begun_ns) < LIMIT_MS)
+		away = count_away(alpha, leases, COUNT);
+	printf("# lost again with %u of %d leases away\n", away, COUNT);
+	CHECK(away > 0 && away < COUNT);
+	told_cut(alpha);
+	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_RESTORED, LIMIT_MS, NULL));
+	for (uint8_t i = 0; i < COUNT; i++) {
+		CHECK_INT(mempool_read(leases[i], 1, &got, 1), 0);
+		CHECK_INT(got, i);
+	}
+	CHECK_INT(harness_number(&h, "leases.active"), COUNT);
+	CHECK_INT(mempool_release_many(leases, COUNT), 0);
+	CHECK(told_nothing(alpha, 0));
+	harness_close(&alpha);
+	finish(&h);
+}
+
+/* A limit that is shorter than any pause still allows one try. */
+TEST(reconnect__one_try)
+{
+	HARNESS(h, .extra = KEEPING);
+	COMING_BACK(alpha, 1, 10000);
+	struct mempool_event event = {.size = sizeof(event)};
+
+	told_cut(alpha);
+	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, NULL));
+	/* There is hardly time for it, but it was tried. */
+	CHECK_INT(mempool_next_event(alpha, &event, LIMIT_MS), 0);
+	printf("# %s, code %d\n", told_name(event.kind), event.code);
+	CHECK(event.kind == MEMPOOL_EVENT_SESSION_RESTORED ||
+	      (event.kind == MEMPOOL_EVENT_SESSION_GIVEN_UP && event.code == MEMPOOL_E_TIMEOUT));
+}
+
+/* What has not come back is not given back, and holds up nothing of what has. */
+TEST(reconnect__released_while_one_is_away)
+{
+	HARNESS(h, .extra = KEEPING);
+	COMING_BACK(alpha, UINT32_MAX, 2000);
+	mempool_lease *leases[3];
+	uint64_t begun_ns;
+
+	for (int i = 0; i < 3; i++)
+		CHECK_INT(harness_acquire(alpha, PAGE, TTL_MS, &leases[i]), 0);
+	/* Nobody wakes the thread that would fetch it. */
+	(void)pthread_mutex_lock(&alpha->lock);
+	leases[0]->away = true;
+	(void)pthread_mutex_unlock(&alpha->lock);
+	begun_ns = clock_now_ns();
+	CHECK_INT(mempool_release_many(leases, 3), MEMPOOL_E_SESSION_LOST);
+	printf("# released after %" PRIu64 " ms\n", since_ms(begun_ns));
+	CHECK(since_ms(begun_ns) < 2000);
+	CHECK_INT(harness_number(&h, "leases.active"), 1);
+	harness_close(&alpha);
+	CHECK(harness_wait_number(&h, "leases.active", 0, LIMIT_MS));
+	finish(&h);
+}
+
 /* The time of a lease runs on, and nobody but us can say so. */
 TEST(reconnect__lease_expires_meanwhile)
 {
@@ -302,6 +388,35 @@ TEST(reconnect__closed_while_away)
 		CHECK(since_ms(begun_ns) < 5000);
 	}
 	CHECK(harness_wait_number(&h, "sessions", 0, LIMIT_MS));
+}
+
+/* The same while leases are being asked for, of a daemon that does not answer. */
+TEST(reconnect__closed_while_leases_are_asked_for)
+{
+	HARNESS(h, .extra = KEEPING);
+	COMING_BACK(alpha, UINT32_MAX, 5000);
+	__attribute__((cleanup(machine_resume))) pid_t pid = h.pid;
+	mempool_lease *lease;
+	uint64_t begun_ns;
+	bool asks = false;
+
+	CHECK_INT(harness_acquire(alpha, PAGE, TTL_MS, &lease), 0);
+	CHECK_INT(kill(pid, SIGSTOP), 0);
+	begun_ns = clock_now_ns();
+	(void)pthread_mutex_lock(&alpha->lock);
+	lease->away = true;
+	(void)pthread_cond_broadcast(&alpha->reconnect.changed);
+	(void)pthread_mutex_unlock(&alpha->lock);
+	while (!asks && since_ms(begun_ns) < LIMIT_MS) {
+		(void)pthread_mutex_lock(&alpha->lock);
+		asks = alpha->reconnect.resting && alpha->control.requests.first != NULL;
+		(void)pthread_mutex_unlock(&alpha->lock);
+	}
+	CHECK(asks);
+	begun_ns = clock_now_ns();
+	harness_close(&alpha);
+	printf("# closed after %" PRIu64 " ms\n", since_ms(begun_ns));
+	CHECK(since_ms(begun_ns) < 5000);
 }
 
 /* An offer that was used up by a connection that did not come about: another is asked for. */

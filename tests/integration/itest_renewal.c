@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/lease.h"
 #include "client/pool.h"
 #include "common/clock.h"
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
+#include "tests/integration/machine.h"
 #include "tests/integration/proof.h"
 #include "tests/integration/told.h"
 
@@ -25,12 +27,6 @@
 static uint64_t since_ms(uint64_t begun_ns)
 {
 	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
-static void resume(pid_t *pid)
-{
-	if (*pid > 0)
-		(void)kill(*pid, SIGCONT);
 }
 
 static void finish(struct harness *h)
@@ -146,7 +142,7 @@ TEST(renewal__daemon_stands_still)
 {
 	HARNESS(h, .pool_size = NULL);
 	SESSION(alpha, "alpha");
-	__attribute__((cleanup(resume))) pid_t pid = h.pid;
+	__attribute__((cleanup(machine_resume))) pid_t pid = h.pid;
 	mempool_lease *lease;
 
 	CHECK_INT(told_acquire(alpha, PAGE, 4000, MEMPOOL_AUTO_RENEW, &lease), 0);
@@ -159,6 +155,48 @@ TEST(renewal__daemon_stands_still)
 	CHECK(!test_has_failed());
 	CHECK_INT(harness_number(&h, "leases.active"), 1);
 	CHECK_INT(mempool_release(lease), 0);
+	harness_close(&alpha);
+	finish(&h);
+}
+
+/* Switched off, or to a shorter time, while the daemon is being asked: what it grants counts. */
+TEST(renewal__changed_while_it_is_asked_for)
+{
+	static const uint64_t later_ms[] = {0, 300};
+	HARNESS(h, .pool_size = NULL);
+	SESSION(alpha, "alpha");
+	__attribute__((cleanup(machine_resume))) pid_t pid = h.pid;
+	struct mempool_lease_info info = {.size = sizeof(info)};
+	mempool_lease *lease;
+	uint64_t begun_ns;
+	bool asked;
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_INT(told_acquire(alpha, PAGE, 8000, MEMPOOL_AUTO_RENEW, &lease), 0);
+		CHECK_INT(kill(pid, SIGSTOP), 0);
+		begun_ns = clock_now_ns();
+		asked = false;
+		while (!asked && since_ms(begun_ns) < LIMIT_MS) {
+			(void)pthread_mutex_lock(&alpha->lock);
+			asked = lease->renewal.asked;
+			(void)pthread_mutex_unlock(&alpha->lock);
+		}
+		CHECK(asked);
+		CHECK_INT(mempool_auto_renew(lease, later_ms[i]), 0);
+		CHECK_INT(kill(pid, SIGCONT), 0);
+		begun_ns = clock_now_ns();
+		while (asked && since_ms(begun_ns) < LIMIT_MS) {
+			(void)pthread_mutex_lock(&alpha->lock);
+			asked = lease->renewal.asked;
+			(void)pthread_mutex_unlock(&alpha->lock);
+		}
+		CHECK(!asked);
+		CHECK_INT(mempool_lease_info(lease, &info), 0);
+		printf("# %" PRIu64 " ms left\n", info.ttl_left_ms);
+		CHECK(info.ttl_left_ms > 5000);
+		check_alive(&lease, 1);
+		CHECK_INT(mempool_release(lease), 0);
+	}
 	harness_close(&alpha);
 	finish(&h);
 }
@@ -213,7 +251,7 @@ TEST(deadline__nothing_reaches_the_wire_after_it)
 {
 	HARNESS(h, .pool_size = NULL);
 	SESSION(alpha, "alpha");
-	__attribute__((cleanup(resume))) pid_t pid = h.pid;
+	__attribute__((cleanup(machine_resume))) pid_t pid = h.pid;
 	struct mempool_lease_info info = {.size = sizeof(info)};
 	struct message_descriptor at;
 	uint8_t before = 0x5a, after = 0xa5;

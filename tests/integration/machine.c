@@ -5,6 +5,7 @@
 #include "tests/integration/machine.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,12 @@
 #include "tests/integration/harness.h"
 
 #define MACHINE_INNER "TEST_INNER" /* in the environment of the process that is started for it */
+
+void machine_resume(const pid_t *pid)
+{
+	if (*pid > 0)
+		(void)kill(*pid, SIGCONT);
+}
 
 bool machine_is_guest(void)
 {

@@ -4,12 +4,16 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /** machine_is_guest() - is this a test guest, where a test may change what it likes? */
 bool machine_is_guest(void);
 
 /** machine_shell() - a command for sh, 20 s at most; tells of a failure; Return: did it succeed? */
 bool machine_shell(const char *command);
+
+/** machine_resume() - let a process go on that may stand still; for a variable's cleanup */
+void machine_resume(const pid_t *pid);
 
 /* A change of a machine that is undone again. Commands for sh; `undo` must do with half of it. */
 struct machine_change {
