@@ -4,6 +4,7 @@
  * comes after it never reaches the wire, and what would is refused there.
  */
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #define PAGE	  4096
 #define LIMIT_MS  20000
 #define MANY	  50
-#define SHORT_MS  1500
+#define SHORT_MS  2400
 #define PERIODS	  4
 #define LONGER_MS (PERIODS * SHORT_MS)
 
@@ -224,22 +225,55 @@ TEST(renewal__refused)
 	finish(&h);
 }
 
-/* An answer that comes when the lease is given up already; and a session that is closed then. */
+static void wait_until_all_are_asked_for(mempool *pool, mempool_lease **leases)
+{
+	uint64_t begun_ns = clock_now_ns();
+	int asked = 0;
+
+	while (asked < MANY && since_ms(begun_ns) < LIMIT_MS) {
+		asked = 0;
+		(void)pthread_mutex_lock(&pool->lock);
+		for (int i = 0; i < MANY; i++)
+			asked += leases[i]->renewal.asked ? 1 : 0;
+		(void)pthread_mutex_unlock(&pool->lock);
+	}
+	CHECK_INT(asked, MANY);
+}
+
+static void *resume_soon(void *arg)
+{
+	harness_sleep_ms(100);
+	machine_resume(arg);
+	return NULL;
+}
+
+/* Answers that come when the leases are given up already; and when the session is being closed. */
 TEST(renewal__in_flight_when_released)
 {
 	HARNESS(h, .pool_size = NULL);
 	SESSION(alpha, "alpha");
+	__attribute__((cleanup(machine_resume))) pid_t pid = h.pid;
+	struct mempool_acquire_opts opts = {
+		.size = sizeof(opts),
+		.ttl_ms = 4000,
+		.rights = MEMPOOL_READ,
+		.flags = MEMPOOL_AUTO_RENEW,
+	};
 	mempool_lease *leases[MANY];
+	pthread_t thread;
 
-	for (int round = 0; round < 5; round++) {
-		for (int i = 0; i < MANY; i++)
-			CHECK_INT(told_acquire(alpha, PAGE, 600, MEMPOOL_AUTO_RENEW, &leases[i]),
-				  0);
-		harness_sleep_ms(200 + 20 * (uint64_t)round);
-		for (int i = 0; round < 4 && i < MANY; i++)
-			CHECK_INT(mempool_release(leases[i]), 0);
+	for (int round = 0; round < 2; round++) {
+		CHECK_INT(mempool_acquire_many(alpha, PAGE, &opts, MANY, leases), 0);
+		CHECK_INT(kill(pid, SIGSTOP), 0);
+		wait_until_all_are_asked_for(alpha, leases);
+		CHECK(!test_has_failed());
+		CHECK_INT(pthread_create(&thread, NULL, resume_soon, &pid), 0);
+		if (round == 0)
+			CHECK_INT(mempool_release_many(leases, MANY), 0);
+		else
+			harness_close(&alpha);
+		CHECK_INT(pthread_join(thread, NULL), 0);
 	}
-	harness_close(&alpha);
 	finish(&h);
 }
 
