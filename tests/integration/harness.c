@@ -56,6 +56,7 @@ static const struct {
 	[FIGURE_RESTARTS] = {20, 3},
 	[FIGURE_BREAKS] = {200, 20},
 	[FIGURE_FORKS] = {100, 10},
+	[FIGURE_THREAD_OPERATIONS] = {100000, 400},
 	[FIGURE_RELOADS] = {100, 10},
 };
 
