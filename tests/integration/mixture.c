@@ -72,10 +72,11 @@ static void fill(struct mixture_worker *worker, uint8_t *bytes, size_t len_bytes
 	harness_fill(bytes, len_bytes, (uint32_t)random_next(&worker->random));
 }
 
-/* Mostly short, now and then as long as can be. */
+/* Mostly short, so that threads meet often; now and then as long as can be. */
 static uint64_t any_length(struct mixture_worker *worker, uint64_t max_bytes)
 {
-	uint64_t bound = random_below(&worker->random, 32) == 0 ? max_bytes : 2000;
+	uint64_t any = random_below(&worker->random, 64);
+	uint64_t bound = any == 0 ? max_bytes : any < 8 ? 3000 : 200;
 
 	return random_below(&worker->random, (bound < max_bytes ? bound : max_bytes) + 1);
 }
@@ -325,26 +326,36 @@ static void hand_over(struct mixture_worker *worker, const struct mempool_comple
 	atomic_fetch_sub(&owner->pending, 1);
 }
 
-static void collect(struct mixture_worker *worker, mempool_queue *queue)
+/* Return: were there any? */
+static bool take_reports(struct mixture_worker *worker, mempool_queue *queue)
 {
 	struct mempool_completion completions[5];
-	uint64_t until_ns = clock_add_ms(clock_now_ns(), HARNESS_TIMEOUT_MS);
 	size_t n = 0;
 
-	while (!has_failed(worker) && atomic_load(&worker->pending) > 0) {
-		/* It may never be empty where others go on. */
-		int r = mempool_flush(queue, 5);
+	if (!expect(worker, mempool_poll(queue, completions, 5, &n), "poll"))
+		return false;
+	for (size_t i = 0; i < n && !has_failed(worker); i++)
+		hand_over(worker, &completions[i]);
+	return n > 0;
+}
 
-		if (r != MEMPOOL_E_TIMEOUT && !expect(worker, r, "flush"))
-			return;
-		if (!expect(worker, mempool_poll(queue, completions, 5, &n), "poll"))
-			return;
-		for (size_t i = 0; i < n && !has_failed(worker); i++)
-			hand_over(worker, &completions[i]);
-		if (n == 0)
+/* What is missing may be on its way through another thread. */
+static void collect(struct mixture_worker *worker, mempool_queue *queue)
+{
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), HARNESS_TIMEOUT_MS);
+	int r;
+
+	while (!has_failed(worker) && atomic_load(&worker->pending) > 0) {
+		if (take_reports(worker, queue) || has_failed(worker))
+			continue;
+		/* It may never be empty where others go on. */
+		r = mempool_flush(queue, 5);
+		if (r == 0)
 			sched_yield();
-		if (!require(worker, clock_now_ns() < until_ns, "poll: operations are missing"))
-			return;
+		else if (r != MEMPOOL_E_TIMEOUT)
+			expect(worker, r, "flush");
+		require(worker, has_failed(worker) || clock_now_ns() < until_ns,
+			"poll: operations are missing");
 	}
 }
 
