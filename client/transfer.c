@@ -5,8 +5,8 @@
  * so a transfer is three counters and a ring of pieces.
  *
  * Invariants: nothing is reported before all that was posted has completed. Before each piece
- * it is asked where it may go; a lease that is being taken back gets no further one. A failed
- * piece costs the lane. Memory that is registered goes without a staging buffer, and is held
+ * it is asked where it may go; a lease that is being taken back gets no further one, and there is
+ * none after the deadline, however fast pieces complete. A failed piece costs the lane. Memory that is registered goes without a staging buffer, and is held
  * until the device is done with it.
  *
  * Thread: any; the caller's thread is the holder of the lane meanwhile.
@@ -23,6 +23,7 @@
 #include "client/split.h"
 #include "client/turn.h"
 #include "common/checked.h"
+#include "common/clock.h"
 #include "proto/error.h"
 
 #define TRANSFER_SEGMENTS_MAX 1024
@@ -123,6 +124,20 @@ static int transfer_post(struct transfer *t, const struct message_descriptor *de
 	return 0;
 }
 
+static int transfer_is_late(void)
+{
+	return client_error_raise(MEMPOOL_E_TIMEOUT, "the transfer did not complete in time");
+}
+
+/* Return: 0, or the code for which the next piece may not be posted. */
+static int transfer_next(struct transfer *t, struct message_descriptor *ret_descriptor)
+{
+	if (clock_now_ns() >= t->turn.deadline_ns)
+		return transfer_is_late();
+	return lease_window_at(t->turn.lease, t->turn.lane,
+			       t->segments[t->segment].offset_bytes + t->at_bytes, ret_descriptor);
+}
+
 /* Posts as many pieces as there is room for. Return: 0, or a negative errno. */
 static int transfer_fill(struct transfer *t)
 {
@@ -131,9 +146,7 @@ static int transfer_fill(struct transfer *t)
 
 	while (r == 0 && t->stopped == 0 && t->segment < t->count &&
 	       t->pieces_posted - t->pieces_done < LANE_SLOTS) {
-		t->stopped = lease_window_at(t->turn.lease, t->turn.lane,
-					     t->segments[t->segment].offset_bytes + t->at_bytes,
-					     &descriptor);
+		t->stopped = transfer_next(t, &descriptor);
 		if (t->stopped == 0)
 			r = transfer_post(t, &descriptor);
 	}
@@ -181,8 +194,7 @@ static int transfer_run(struct turn *turn)
 	}
 	transfer_abort(t);
 	if (r == 0)
-		return client_error_raise(MEMPOOL_E_TIMEOUT,
-					  "the transfer did not complete in time");
+		return transfer_is_late();
 	turn->failure = r < 0 ? IBV_WC_GENERAL_ERR : status;
 	return TURN_FAILED;
 }

@@ -242,6 +242,9 @@ int mempool_acquire_many(mempool *pool, uint64_t len_bytes, const struct mempool
  *
  * A read of bytes that another thread is writing may see some of them. When an error is
  * returned, any part of the range may have been transferred.
+ * A transfer is over at the session's time-out: nothing more is posted then, and if something
+ * is, the library gives the data connection up and waits, a second at most, until the device is
+ * done with the memory.
  * While the lease is being modified a transfer waits; it goes by what the lease is then. A
  * lease that the operator takes back ends for us when the daemon says so, before its keys
  * do: a transfer under way stops then.
