@@ -58,6 +58,8 @@ static const struct {
 	[FIGURE_FORKS] = {100, 10},
 	[FIGURE_THREAD_OPERATIONS] = {100000, 600},
 	[FIGURE_RELOADS] = {100, 10},
+	[FIGURE_OUTAGES] = {200, 8},
+	[FIGURE_OUTAGES_OF_SESSIONS] = {60, 4},
 };
 
 static const uint32_t harness_soak[FIGURES] = {

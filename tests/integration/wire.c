@@ -7,6 +7,7 @@
  */
 #include "tests/integration/wire.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "tests/integration/machine.h"
@@ -48,6 +49,32 @@ bool wire_drop(const char *device, bool drop)
 	snprintf(command, sizeof(command), "tc qdisc replace dev %s root netem loss %s", device,
 		 drop ? "100%" : "0%");
 	return machine_shell(command);
+}
+
+bool wire_delay(const char *device, uint32_t ms)
+{
+	char command[128];
+
+	/* What does not fit the limit would be lost. */
+	snprintf(command, sizeof(command),
+		 "tc qdisc replace dev %s root netem limit 100000 delay %" PRIu32 "ms", device, ms);
+	return machine_shell(command);
+}
+
+uint64_t wire_received(const char *device)
+{
+	uint64_t bytes = 0;
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/statistics/rx_bytes", device);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%" SCNu64, &bytes) != 1)
+		bytes = 0;
+	fclose(file);
+	return bytes;
 }
 
 bool wire_flush(void)

@@ -20,6 +20,12 @@ void wire_test(const char *program, const char *name, uint64_t limit_ms, void (*
 /** wire_drop() - all that leaves WIRE_DAEMON or WIRE_CLIENT is lost, or nothing; Return: done? */
 bool wire_drop(const char *device, bool drop);
 
+/** wire_delay() - all that leaves it arrives so much later; 0: at once; Return: done? */
+bool wire_delay(const char *device, uint32_t ms);
+
+/** wire_received() - bytes that have come to a device; 0 if unknown */
+uint64_t wire_received(const char *device);
+
 /** wire_flush() - forget both neighbours, and learn them anew; Return: done? */
 bool wire_flush(void);
 
