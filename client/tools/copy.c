@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "client/tools/stop.h"
 #include "common/checked.h"
 #include "common/clock.h"
 #include "common/units.h"
@@ -24,22 +24,10 @@
 #define COPY_TRIES	 5		     /* of one chunk */
 #define COPY_AGAIN_MS	 100
 
-static volatile sig_atomic_t copy_stopped;
-
-void copy_stop(void)
-{
-	copy_stopped = 1;
-}
-
-static void copy_complain_stopped(void)
-{
-	tool_complain("stopped by a signal");
-}
-
 static void copy_complain_file(const struct copy *copy, int error)
 {
-	if (copy_stopped)
-		copy_complain_stopped();
+	if (stop_asked())
+		(void)stop_complain();
 	else
 		tool_complain("%s: %s", copy->name, strerror(error));
 }
@@ -74,17 +62,18 @@ static bool copy_wait_file(struct copy *copy)
 {
 	struct pollfd fd = {.fd = copy->fd, .events = POLLIN};
 	uint64_t wait_ms = copy->ttl_ms / COPY_RENEWALS;
-	int n;
+	int n = 0;
 
-	do {
-		n = poll(&fd, 1, wait_ms < INT_MAX ? (int)wait_ms : INT_MAX);
-		if (copy_stopped || (n < 0 && errno != EINTR)) {
+	while (n <= 0) {
+		if (!stop_asked())
+			n = poll(&fd, 1, wait_ms < INT_MAX ? (int)wait_ms : INT_MAX);
+		if (stop_asked() || (n < 0 && errno != EINTR)) {
 			copy_complain_file(copy, errno);
 			return false;
 		}
 		if (copy_renew(copy) != TOOL_OK)
 			return false;
-	} while (n <= 0);
+	}
 	return true;
 }
 
@@ -98,7 +87,7 @@ static bool copy_read_file(struct copy *copy, size_t cap_bytes, size_t *ret_len_
 		if (!copy_wait_file(copy))
 			return false;
 		n = read(copy->fd, copy->chunk + got, cap_bytes - got);
-		if (n < 0 && (copy_stopped || errno != EINTR)) {
+		if (n < 0 && (stop_asked() || errno != EINTR)) {
 			copy_complain_file(copy, errno);
 			return false;
 		}
@@ -114,8 +103,8 @@ static bool copy_write_file(struct copy *copy, size_t len_bytes)
 	ssize_t n;
 
 	while (put < len_bytes) {
-		n = copy_stopped ? -1 : write(copy->fd, copy->chunk + put, len_bytes - put);
-		if (n < 0 && (copy_stopped || errno != EINTR)) {
+		n = stop_asked() ? -1 : write(copy->fd, copy->chunk + put, len_bytes - put);
+		if (n < 0 && (stop_asked() || errno != EINTR)) {
 			copy_complain_file(copy, errno);
 			return false;
 		}
@@ -130,7 +119,7 @@ static enum tool_status copy_transfer(struct copy *copy, bool is_write, size_t l
 {
 	int r = MEMPOOL_E_LANE;
 
-	for (int i = 0; i < COPY_TRIES && r == MEMPOOL_E_LANE && !copy_stopped; i++) {
+	for (int i = 0; i < COPY_TRIES && r == MEMPOOL_E_LANE && !stop_asked(); i++) {
 		if (i > 0)
 			copy_pause();
 		r = is_write ? mempool_write(copy->lease, copy->done_bytes, copy->chunk, len_bytes)
@@ -138,11 +127,10 @@ static enum tool_status copy_transfer(struct copy *copy, bool is_write, size_t l
 	}
 	if (r == 0)
 		return TOOL_OK;
-	if (!copy_stopped)
-		return tool_refused(
-			is_write ? "the lease cannot be written" : "the lease cannot be read", r);
-	copy_complain_stopped();
-	return TOOL_FAILED;
+	if (stop_asked())
+		return stop_complain();
+	return tool_refused(is_write ? "the lease cannot be written" : "the lease cannot be read",
+			    r);
 }
 
 static enum tool_status copy_resize(struct copy *copy, uint64_t len_bytes)
@@ -266,7 +254,7 @@ enum tool_status copy_take_over(struct copy *copy, const struct mempool_lease_to
 
 	for (;;) {
 		r = mempool_reattach(copy->pool, token, &copy->lease);
-		if (r == 0 || !copy_try_again(r) || clock_now_ns() >= until_ns || copy_stopped)
+		if (r == 0 || !copy_try_again(r) || clock_now_ns() >= until_ns || stop_asked())
 			break;
 		copy_pause();
 	}

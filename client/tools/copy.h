@@ -25,9 +25,6 @@ struct copy {
 	struct progress progress;
 };
 
-/** copy_stop() - from a signal handler: copies fail as soon as they notice */
-void copy_stop(void);
-
 /**
  * copy_put() - acquire a lease and fill it from the file
  * @len_bytes: its length; or 0: it grows with what comes

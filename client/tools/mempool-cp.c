@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "client/tools/copy.h"
+#include "client/tools/stop.h"
 #include "client/tools/token_file.h"
 #include "client/tools/tool.h"
 #include "common/units.h"
@@ -151,6 +151,8 @@ static enum tool_status put_with_token(struct copy *copy, const struct options *
 	int r;
 
 	status = tool_connect(&options->session, &copy->pool);
+	if (status == TOOL_OK && stop_asked())
+		status = stop_complain();
 	if (status != TOOL_OK)
 		return status;
 	show_progress(copy, options->show, len_bytes);
@@ -219,6 +221,8 @@ static enum tool_status get(struct copy *copy, const struct options *options)
 		status = copy_take_over(copy, &token,
 					session->timeout_ms != 0 ? session->timeout_ms
 								 : DEFAULT_WAIT_MS);
+	if (status == TOOL_OK && stop_asked())
+		status = stop_complain();
 	if (status == TOOL_OK)
 		status = open_destination(options->to, &copy->fd);
 	if (status != TOOL_OK)
@@ -324,20 +328,6 @@ static enum tool_status parse(int argc, char **argv, struct options *options, bo
 	return check(options);
 }
 
-static void on_signal(int number)
-{
-	(void)number;
-	copy_stop();
-}
-
-static void catch_signals(void)
-{
-	struct sigaction action = {.sa_handler = on_signal};
-
-	(void)sigaction(SIGINT, &action, NULL);
-	(void)sigaction(SIGTERM, &action, NULL);
-}
-
 static enum tool_status run(const struct options *options)
 {
 	struct copy copy = {.fd = -1, .chunk = malloc(COPY_CHUNK_BYTES)};
@@ -348,7 +338,7 @@ static enum tool_status run(const struct options *options)
 		tool_complain("not enough memory");
 		return TOOL_FAILED;
 	}
-	catch_signals();
+	stop_catch();
 	status = is_put ? put(&copy, options) : get(&copy, options);
 	/*
 	 * A session that is closed takes its leases with it. So one whose lease is to stay is left
@@ -356,6 +346,7 @@ static enum tool_status run(const struct options *options)
 	 */
 	if (copy.lease != NULL && (status == TOOL_OK || !is_put))
 		_exit((int)status);
+	stop_no_more();
 	mempool_close(copy.pool);
 	free(copy.chunk);
 	return status;
