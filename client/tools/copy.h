@@ -14,7 +14,8 @@
 /* Bytes on their way between a file and a lease. */
 struct copy {
 	mempool *pool;
-	mempool_lease *lease; /* NULL: none yet */
+	mempool_lease *lease; /* NULL: none yet, or given back */
+	bool given_back;      /* or tried to be: the session may be closed */
 	int fd;
 	const char *name; /* of the file, to complain with */
 	uint8_t *chunk;	  /* COPY_CHUNK_BYTES */

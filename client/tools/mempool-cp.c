@@ -198,6 +198,7 @@ static enum tool_status give_back(struct copy *copy, const char *path)
 	int r = mempool_release(copy->lease);
 
 	copy->lease = NULL;
+	copy->given_back = true;
 	if (r < 0)
 		return tool_refused("the lease cannot be given back", r);
 	return unlink(path) == 0 ? TOOL_OK : fail_file(path, -errno);
@@ -342,9 +343,10 @@ static enum tool_status run(const struct options *options)
 	status = is_put ? put(&copy, options) : get(&copy, options);
 	/*
 	 * A session that is closed takes its leases with it. So one whose lease is to stay is left
-	 * as by a crash: where a lease was filled in full, and where one was only read.
+	 * as by a crash: where a lease was filled in full, and where one was only read or asked
+	 * for, as the daemon may give it to the session also when we do not wait for it any more.
 	 */
-	if (copy.lease != NULL && (status == TOOL_OK || !is_put))
+	if (is_put ? status == TOOL_OK : copy.pool != NULL && !copy.given_back)
 		_exit((int)status);
 	stop_no_more();
 	mempool_close(copy.pool);
