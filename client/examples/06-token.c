@@ -7,24 +7,32 @@
  * usage: example-06-token ADDRESS KEY-FILE leave TOKEN-FILE
  *	  example-06-token ADDRESS KEY-FILE return TOKEN-FILE
  */
+#include <fcntl.h>
 #include <mempool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#define TRIES	 100
+#define PAUSE_NS (100L * 1000 * 1000)
 
 static const char left[] = "left behind";
 
-/* A token is plain bytes. Whoever has them and our key can have the lease: keep them safe. */
+/*
+ * A token is plain bytes. Whoever has them and our key can have the lease, so nobody else may
+ * read the file.
+ */
 static int save(const char *path, const struct mempool_lease_token *token)
 {
-	FILE *file = fopen(path, "wx");
-	size_t n;
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	ssize_t n;
 
-	if (file == NULL)
+	if (fd < 0)
 		return -1;
-	n = fwrite(token, sizeof(*token), 1, file);
-	return fclose(file) == 0 && n == 1 ? 0 : -1;
+	n = write(fd, token, sizeof(*token));
+	return close(fd) == 0 && n == (ssize_t)sizeof(*token) ? 0 : -1;
 }
 
 static int load(const char *path, struct mempool_lease_token *token)
@@ -67,6 +75,19 @@ static int leave(mempool *pool, const char *path)
 	_exit(0);
 }
 
+/* While the daemon is still busy with the end of the other session: soon, but not for ever. */
+static int take_over(mempool *pool, const struct mempool_lease_token *token, mempool_lease **lease)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	int r = mempool_reattach(pool, token, lease);
+
+	for (int i = 1; i < TRIES && r == MEMPOOL_E_BUSY; i++) {
+		(void)nanosleep(&pause, NULL);
+		r = mempool_reattach(pool, token, lease);
+	}
+	return r;
+}
+
 static int come_back(mempool *pool, const char *path)
 {
 	struct mempool_lease_token token;
@@ -78,14 +99,14 @@ static int come_back(mempool *pool, const char *path)
 		perror(path);
 		return 1;
 	}
-	/* While the daemon is still busy with the end of the other session. */
-	do
-		r = mempool_reattach(pool, &token, &lease);
-	while (r == MEMPOOL_E_BUSY);
+	r = take_over(pool, &token, &lease);
 	if (r == 0)
 		r = mempool_read(lease, 0, got, sizeof(got));
-	if (r < 0)
-		return r;
+	if (r < 0) {
+		fprintf(stderr, "error %d: %s\n", r, mempool_last_error());
+		/* The lease may be ours already: mempool_close() would end it, this keeps it. */
+		_exit(1);
+	}
 	printf("found: %s\n", got);
 	(void)remove(path);
 	r = mempool_release(lease);
