@@ -6,9 +6,11 @@
  */
 #include "client/tools/tool.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "common/text.h"
 #include "common/units.h"
@@ -18,9 +20,23 @@
 static const char *tool_name = "";
 static atomic_bool tool_line_begun;
 
+/*
+ * Else the next file or connection that is opened takes their place, and what is printed goes
+ * there. They are opened the wrong way round, so that whoever uses them fails.
+ */
+static void tool_occupy_standard_fds(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			_exit(TOOL_FAILED);
+	}
+}
+
 void tool_init(const char *name)
 {
 	tool_name = name;
+	tool_occupy_standard_fds();
 }
 
 void tool_begin_line(void)

@@ -61,7 +61,11 @@ struct tool_session {
 	uint32_t timeout_ms;	/* 0: the library's */
 };
 
-/** tool_init() - whoever complains says so under this name */
+/**
+ * tool_init() - whoever complains says so under this name
+ *
+ * First of all, as nothing may be open yet: it makes sure that the standard descriptors are.
+ */
 void tool_init(const char *name);
 
 /**
