@@ -8,7 +8,6 @@
 #include "client/tools/copy.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <time.h>
@@ -20,8 +19,7 @@
 #include "common/units.h"
 
 #define COPY_FIRST_BYTES (UINT64_C(1) << 20) /* of a lease that grows */
-#define COPY_RENEWALS	 3		     /* in the time of a lease */
-#define COPY_TRIES	 5		     /* of one chunk */
+#define COPY_TRIES	 5		     /* of one chunk, or of a renewal */
 #define COPY_AGAIN_MS	 100
 
 static void copy_complain_file(const struct copy *copy, int error)
@@ -39,42 +37,65 @@ static void copy_pause(void)
 	(void)nanosleep(&pause, NULL);
 }
 
-/* When a third of its time is over. */
-static enum tool_status copy_renew(struct copy *copy)
+/* What the daemon refuses for the moment, or did not answer. */
+static bool copy_may_renew_again(int code)
 {
-	uint64_t now_ns = clock_now_ns();
+	return code == MEMPOOL_E_TIMEOUT || code == MEMPOOL_E_QUOTA_RATE;
+}
+
+enum tool_status copy_renew(const struct copy *copy)
+{
 	int r;
 
-	if (copy->ttl_ms == 0 ||
-	    now_ns < clock_add_ms(copy->renewed_ns, copy->ttl_ms / COPY_RENEWALS))
+	if (copy->ttl_ms == 0)
 		return TOOL_OK;
 	r = mempool_renew(copy->lease, copy->ttl_ms);
-	if (r < 0)
-		return tool_refused("the lease cannot be renewed", r);
-	copy->renewed_ns = now_ns;
-	return TOOL_OK;
+	for (int i = 1; i < COPY_TRIES && copy_may_renew_again(r) && !stop_asked(); i++) {
+		copy_pause();
+		r = mempool_renew(copy->lease, copy->ttl_ms);
+	}
+	return r < 0 ? tool_refused("the lease cannot be renewed", r) : TOOL_OK;
+}
+
+/* Is there still a lease to copy to? Return: false, and it has complained. */
+static bool copy_look_at_events(const struct copy *copy)
+{
+	struct mempool_event event = {.size = sizeof(event)};
+	int code;
+
+	while (mempool_next_event(copy->pool, &event, 0) == 0) {
+		if (event.kind != MEMPOOL_EVENT_LEASE_ENDED &&
+		    event.kind != MEMPOOL_EVENT_SESSION_LOST)
+			continue;
+		code = event.code != 0 ? event.code : MEMPOOL_E_SESSION_LOST;
+		tool_complain("the lease is lost: error %d: %s", code, mempool_error_text(code));
+		return false;
+	}
+	return true;
 }
 
 /* The file. */
 
-/* Nothing may come for longer than the lease lasts. Return: false, and it has complained. */
-static bool copy_wait_file(struct copy *copy)
+/* Nothing may come for as long as the lease is there. Return: false, and it has complained. */
+static bool copy_wait_file(const struct copy *copy)
 {
-	struct pollfd fd = {.fd = copy->fd, .events = POLLIN};
-	uint64_t wait_ms = copy->ttl_ms / COPY_RENEWALS;
-	int n = 0;
+	struct pollfd fds[] = {
+		{.fd = copy->fd, .events = POLLIN},
+		{.fd = mempool_event_fd(copy->pool), .events = POLLIN},
+	};
+	int n;
 
-	while (n <= 0) {
-		if (!stop_asked())
-			n = poll(&fd, 1, wait_ms < INT_MAX ? (int)wait_ms : INT_MAX);
+	for (;;) {
+		n = stop_asked() ? 0 : poll(fds, 2, -1);
 		if (stop_asked() || (n < 0 && errno != EINTR)) {
 			copy_complain_file(copy, errno);
 			return false;
 		}
-		if (copy_renew(copy) != TOOL_OK)
+		if (n > 0 && fds[1].revents != 0 && !copy_look_at_events(copy))
 			return false;
+		if (n > 0 && fds[0].revents != 0)
+			return true;
 	}
-	return true;
 }
 
 /* As much as there is room for, or all that comes. Return: false, and it has complained. */
@@ -162,13 +183,13 @@ static enum tool_status copy_acquire(struct copy *copy, uint64_t len_bytes)
 		.size = sizeof(opts),
 		.ttl_ms = copy->ttl_ms,
 		.rights = MEMPOOL_READ | MEMPOOL_WRITE,
+		.flags = MEMPOOL_AUTO_RENEW,
 	};
 	int r = mempool_acquire(copy->pool, len_bytes, &opts, &copy->lease);
 
 	if (r < 0)
 		return tool_refused("no lease", r);
 	copy->lease_bytes = len_bytes;
-	copy->renewed_ns = clock_now_ns();
 	return TOOL_OK;
 }
 
@@ -198,13 +219,13 @@ static enum tool_status copy_fill(struct copy *copy, bool grows)
 	return TOOL_OK;
 }
 
-enum tool_status copy_put(struct copy *copy, uint64_t len_bytes)
+enum tool_status copy_put(struct copy *copy, uint64_t len_bytes, bool grows)
 {
 	enum tool_status status;
 
 	status = copy_acquire(copy, len_bytes != 0 ? len_bytes : COPY_FIRST_BYTES);
 	if (status == TOOL_OK)
-		status = copy_fill(copy, len_bytes == 0);
+		status = copy_fill(copy, grows);
 	if (status != TOOL_OK)
 		return status;
 	if (copy->done_bytes == 0) {
@@ -216,33 +237,23 @@ enum tool_status copy_put(struct copy *copy, uint64_t len_bytes)
 	return status;
 }
 
-enum tool_status copy_get(struct copy *copy)
-{
-	uint64_t left_bytes = copy->lease_bytes;
-	enum tool_status status;
-	size_t len_bytes;
-
-	while (left_bytes > 0) {
-		len_bytes = left_bytes < COPY_CHUNK_BYTES ? left_bytes : COPY_CHUNK_BYTES;
-		status = copy_renew(copy);
-		if (status == TOOL_OK)
-			status = copy_transfer(copy, false, len_bytes);
-		if (status != TOOL_OK)
-			return status;
-		if (!copy_write_file(copy, len_bytes))
-			return TOOL_FAILED;
-		copy->done_bytes += len_bytes;
-		left_bytes -= len_bytes;
-		progress_update(&copy->progress, copy->done_bytes);
-	}
-	return TOOL_OK;
-}
-
 /* What the daemon is about to get done passes by itself. */
 static bool copy_try_again(int code)
 {
 	return code == MEMPOOL_E_BUSY || code == MEMPOOL_E_LANE ||
 	       code == MEMPOOL_E_QUOTA_WINDOWS || code == MEMPOOL_E_QUOTA_RATE;
+}
+
+/* At once, so that a time that is refused is known before anything is copied. */
+static enum tool_status copy_keep(const struct copy *copy)
+{
+	enum tool_status status = copy_renew(copy);
+	int r;
+
+	if (copy->ttl_ms == 0 || status != TOOL_OK)
+		return status;
+	r = mempool_auto_renew(copy->lease, copy->ttl_ms);
+	return r < 0 ? tool_refused("the lease cannot be renewed", r) : TOOL_OK;
 }
 
 enum tool_status copy_take_over(struct copy *copy, const struct mempool_lease_token *token,
@@ -264,5 +275,25 @@ enum tool_status copy_take_over(struct copy *copy, const struct mempool_lease_to
 	if (r < 0)
 		return tool_refused("the lease cannot be looked at", r);
 	copy->lease_bytes = info.len_bytes;
+	return copy_keep(copy);
+}
+
+enum tool_status copy_get(struct copy *copy)
+{
+	uint64_t left_bytes = copy->lease_bytes;
+	enum tool_status status;
+	size_t len_bytes;
+
+	while (left_bytes > 0) {
+		len_bytes = left_bytes < COPY_CHUNK_BYTES ? left_bytes : COPY_CHUNK_BYTES;
+		status = copy_transfer(copy, false, len_bytes);
+		if (status != TOOL_OK)
+			return status;
+		if (!copy_write_file(copy, len_bytes))
+			return TOOL_FAILED;
+		copy->done_bytes += len_bytes;
+		left_bytes -= len_bytes;
+		progress_update(&copy->progress, copy->done_bytes);
+	}
 	return TOOL_OK;
 }

@@ -22,24 +22,31 @@ struct copy {
 	uint64_t ttl_ms;  /* that the lease is renewed to as time goes by; 0: it is not */
 	uint64_t lease_bytes;
 	uint64_t done_bytes;
-	uint64_t renewed_ns;
 	struct progress progress;
 };
 
 /**
  * copy_put() - acquire a lease and fill it from the file
- * @len_bytes: its length; or 0: it grows with what comes
+ * @len_bytes: its length at first; 0: not known
+ * @grows: the lease grows when more comes; else that is an error
  *
- * The lease gets exactly as long as what was copied. A file that has more than @len_bytes is an
- * error. Return: TOOL_OK, or it has complained.
+ * It is renewed by itself. The lease gets exactly as long as what was copied.
+ * Return: TOOL_OK, or it has complained.
  */
-enum tool_status copy_put(struct copy *copy, uint64_t len_bytes);
+enum tool_status copy_put(struct copy *copy, uint64_t len_bytes, bool grows);
 
-/** copy_get() - write all of a lease to the file; Return: TOOL_OK, or it has complained */
-enum tool_status copy_get(struct copy *copy);
-
-/** copy_take_over() - reattach a lease; Return: TOOL_OK, or it has complained */
+/**
+ * copy_take_over() - reattach a lease, and renew it from now on if there is a time for that
+ *
+ * Return: TOOL_OK, or it has complained.
+ */
 enum tool_status copy_take_over(struct copy *copy, const struct mempool_lease_token *token,
 				uint32_t timeout_ms);
+
+/** copy_get() - write all of that lease to the file; Return: TOOL_OK, or it has complained */
+enum tool_status copy_get(struct copy *copy);
+
+/** copy_renew() - its time runs from now on; Return: TOOL_OK, or it has complained */
+enum tool_status copy_renew(const struct copy *copy);
 
 #endif

@@ -120,6 +120,14 @@ static uint64_t length_of(int fd)
 	return at >= 0 && at < st.st_size ? (uint64_t)(st.st_size - at) : 0;
 }
 
+/* What is given back is not there to be copied again. Pipes and terminals cannot be synced. */
+static enum tool_status store_file(int fd, const char *name)
+{
+	if (fsync(fd) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP)
+		return TOOL_OK;
+	return fail_file(name, -errno);
+}
+
 static enum tool_status close_file(int fd, const char *name)
 {
 	return is_standard(name) || close(fd) == 0 ? TOOL_OK : fail_file(name, -errno);
@@ -132,14 +140,6 @@ static void show_progress(struct copy *copy, enum show show, uint64_t total_byte
 	bool on_terminal = show == SHOW_ON_TERMINAL && isatty(STDERR_FILENO);
 
 	progress_begin(&copy->progress, on_terminal || show == SHOW_ALWAYS, total_bytes);
-}
-
-/* From the end of the copy on, as promised. */
-static enum tool_status renew_last(const struct copy *copy)
-{
-	int r = copy->ttl_ms == 0 ? 0 : mempool_renew(copy->lease, copy->ttl_ms);
-
-	return r < 0 ? tool_refused("the lease cannot be renewed", r) : TOOL_OK;
 }
 
 static enum tool_status put_with_token(struct copy *copy, const struct options *options,
@@ -156,11 +156,12 @@ static enum tool_status put_with_token(struct copy *copy, const struct options *
 	if (status != TOOL_OK)
 		return status;
 	show_progress(copy, options->show, len_bytes);
-	status = copy_put(copy, options->size_bytes != 0 ? options->size_bytes : len_bytes);
+	status = copy_put(copy, options->size_bytes != 0 ? options->size_bytes : len_bytes,
+			  options->size_bytes == 0);
 	if (status == TOOL_OK)
 		progress_end(&copy->progress, copy->done_bytes);
 	if (status == TOOL_OK)
-		status = renew_last(copy);
+		status = copy_renew(copy);
 	if (status != TOOL_OK)
 		return status;
 	r = mempool_lease_token(copy->lease, &token);
@@ -232,11 +233,13 @@ static enum tool_status get(struct copy *copy, const struct options *options)
 	status = copy_get(copy);
 	if (status == TOOL_OK)
 		progress_end(&copy->progress, copy->done_bytes);
+	if (status == TOOL_OK && options->release)
+		status = store_file(copy->fd, options->to);
 	if (status == TOOL_OK)
 		status = close_file(copy->fd, options->to);
 	if (status == TOOL_OK && options->release)
 		return give_back(copy, path);
-	return status == TOOL_OK ? renew_last(copy) : status;
+	return status == TOOL_OK ? copy_renew(copy) : status;
 }
 
 /* The command line. */
