@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +20,6 @@
 #include "client/tools/token_file.h"
 #include "client/tools/tool.h"
 #include "common/units.h"
-
-#ifndef MEMPOOL_VERSION
-#error "the build must define MEMPOOL_VERSION"
-#endif
 
 #define LEASE_PREFIX	"lease:"
 #define DEFAULT_TTL_MS	(10 * 60 * 1000)
@@ -267,12 +262,10 @@ enum {
 	OPTION_QUIET,
 };
 
-static enum tool_status take_option(struct options *options, int option, const char *arg)
+static enum tool_status take_option(void *context, int option, const char *arg)
 {
-	enum tool_status status;
+	struct options *options = context;
 
-	if (tool_take_option(&options->session, option, arg, &status))
-		return status;
 	switch (option) {
 	case OPTION_TTL:
 		return tool_duration("--ttl", arg, &options->ttl_ms);
@@ -306,29 +299,16 @@ static enum tool_status parse(int argc, char **argv, struct options *options, bo
 		{"quiet", no_argument, NULL, OPTION_QUIET},
 		{NULL, 0, NULL, 0},
 	};
-	enum tool_status status = TOOL_OK;
-	int option;
+	static const struct tool_line line = {long_options, print_help, take_option};
+	enum tool_status status;
 
-	*ret_done = true;
-	while (status == TOOL_OK &&
-	       (option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-		if (option == TOOL_OPTION_HELP) {
-			print_help();
-			return TOOL_OK;
-		}
-		if (option == TOOL_OPTION_VERSION) {
-			printf("mempool-cp %s\n", MEMPOOL_VERSION);
-			return TOOL_OK;
-		}
-		status = take_option(options, option, optarg);
-	}
-	if (status != TOOL_OK)
+	status = tool_parse(&line, argc, argv, &options->session, options, ret_done);
+	if (status != TOOL_OK || *ret_done)
 		return status;
 	if (argc - optind != 2)
 		return tool_usage("a source and a destination are needed");
 	options->from = argv[optind];
 	options->to = argv[optind + 1];
-	*ret_done = false;
 	return check(options);
 }
 

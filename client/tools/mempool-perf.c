@@ -5,7 +5,6 @@
  * Here are the command line, and the order in which cases are measured.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,12 +280,10 @@ enum {
 	OPTION_JSON,
 };
 
-static enum tool_status take_option(struct options *options, int option, const char *arg)
+static enum tool_status take_option(void *context, int option, const char *arg)
 {
-	enum tool_status status;
+	struct options *options = context;
 
-	if (tool_take_option(&options->session, option, arg, &status))
-		return status;
 	switch (option) {
 	case OPTION_OP:
 		return take_list(options, arg, take_op);
@@ -354,27 +351,14 @@ static enum tool_status parse(int argc, char **argv, struct options *options, bo
 		{"json", no_argument, NULL, OPTION_JSON},
 		{NULL, 0, NULL, 0},
 	};
-	enum tool_status status = TOOL_OK;
-	int option;
+	static const struct tool_line line = {long_options, print_help, take_option};
+	enum tool_status status;
 
-	*ret_done = true;
-	while (status == TOOL_OK &&
-	       (option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-		if (option == TOOL_OPTION_HELP) {
-			print_help();
-			return TOOL_OK;
-		}
-		if (option == TOOL_OPTION_VERSION) {
-			printf("mempool-perf %s\n", MEMPOOL_VERSION);
-			return TOOL_OK;
-		}
-		status = take_option(options, option, optarg);
-	}
-	if (status != TOOL_OK)
+	status = tool_parse(&line, argc, argv, &options->session, options, ret_done);
+	if (status != TOOL_OK || *ret_done)
 		return status;
 	if (optind < argc)
 		return tool_usage("what is that for: %s", argv[optind]);
-	*ret_done = false;
 	return complete(options);
 }
 

@@ -15,6 +15,10 @@
 #include "common/text.h"
 #include "common/units.h"
 
+#ifndef MEMPOOL_VERSION
+#error "the build must define MEMPOOL_VERSION"
+#endif
+
 #define TOOL_LINE_MAX 1024
 
 static const char *tool_name = "";
@@ -96,8 +100,9 @@ enum tool_status tool_duration(const char *option, const char *text, uint32_t *r
 	return TOOL_OK;
 }
 
-bool tool_take_option(struct tool_session *session, int option, const char *arg,
-		      enum tool_status *ret_status)
+/* One of every tool's; @ret_status: TOOL_OK, or it has complained. Return: was it one? */
+static bool tool_take_option(struct tool_session *session, int option, const char *arg,
+			     enum tool_status *ret_status)
 {
 	*ret_status = TOOL_OK;
 	switch (option) {
@@ -116,6 +121,30 @@ bool tool_take_option(struct tool_session *session, int option, const char *arg,
 	default:
 		return false;
 	}
+}
+
+enum tool_status tool_parse(const struct tool_line *line, int argc, char **argv,
+			    struct tool_session *session, void *options, bool *ret_done)
+{
+	enum tool_status status = TOOL_OK;
+	int option;
+
+	*ret_done = true;
+	while (status == TOOL_OK &&
+	       (option = getopt_long(argc, argv, "", line->long_options, NULL)) != -1) {
+		if (option == TOOL_OPTION_HELP) {
+			line->print_help();
+			return TOOL_OK;
+		}
+		if (option == TOOL_OPTION_VERSION) {
+			printf("%s %s\n", tool_name, MEMPOOL_VERSION);
+			return TOOL_OK;
+		}
+		if (!tool_take_option(session, option, optarg, &status))
+			status = line->take_option(options, option, optarg);
+	}
+	*ret_done = false;
+	return status;
 }
 
 enum tool_status tool_connect(const struct tool_session *session, mempool **ret_pool)

@@ -2,6 +2,7 @@
 #ifndef CLIENT_TOOLS_TOOL_H
 #define CLIENT_TOOLS_TOOL_H
 
+#include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -85,14 +86,24 @@ enum tool_status tool_usage(const char *format, ...) __attribute__((format(print
 /** tool_refused() - the same about the library's last error; Return: TOOL_FAILED */
 enum tool_status tool_refused(const char *what, int code);
 
+/* What is a tool's own about its command line. */
+struct tool_line {
+	const struct option *long_options; /* with TOOL_LONG_OPTIONS */
+	void (*print_help)(void);
+	/* Takes an option that is none of every tool's, or that is not known: then getopt_long()
+	 * has complained. Return: TOOL_OK, or it has complained. */
+	enum tool_status (*take_option)(void *options, int option, const char *arg);
+};
+
 /**
- * tool_take_option() - an option of every tool, but --help and --version
- * @ret_status: TOOL_OK, or it has complained
+ * tool_parse() - take the options; what is behind them begins at optind
+ * @options: for take_option()
+ * @ret_done: help or version was asked for, and printed: nothing is left to do
  *
- * Return: was it one?
+ * Return: TOOL_OK, or it has complained.
  */
-bool tool_take_option(struct tool_session *session, int option, const char *arg,
-		      enum tool_status *ret_status);
+enum tool_status tool_parse(const struct tool_line *line, int argc, char **argv,
+			    struct tool_session *session, void *options, bool *ret_done);
 
 /** tool_duration() - at least 1 ms, fits 32 bits; Return: TOOL_OK, or it has complained */
 enum tool_status tool_duration(const char *option, const char *text, uint32_t *ret_ms);
