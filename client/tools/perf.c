@@ -68,7 +68,7 @@ static int sync_run(struct perf_worker *worker, const struct perf_case *what, ui
 const struct perf_mode perf_modes[] = {
 	{"sync", 1, NULL, sync_run},
 	{"async", PERF_DEPTH_MAX, perf_async_prepare, perf_async_run},
-	{"raw", PERF_RAW_DEPTH_MAX, NULL, perf_raw_run},
+	{"raw", PERF_RAW_DEPTH_MAX, perf_raw_prepare, perf_raw_run},
 	{0},
 };
 

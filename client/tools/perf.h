@@ -29,6 +29,8 @@ struct perf_worker {
 	mempool_buf *registered; /* buf; NULL: not yet */
 	mempool_queue *queue;	 /* likewise */
 	uint32_t queue_depth;
+	/* Of mode raw: buf, registered by its preparation for the data connection; NULL: not yet */
+	struct ibv_mr *raw_mr;
 };
 
 struct perf_op {
@@ -76,9 +78,13 @@ const struct perf_op *perf_op_find(const char *name);
 const struct perf_mode *perf_mode_find(const char *name);
 
 /* A loop of its own on the worker's data connection, with verbs only; a row of perf_modes. */
+int perf_raw_prepare(struct perf_worker *worker, const struct perf_case *what);
 int perf_raw_run(struct perf_worker *worker, const struct perf_case *what, uint64_t until_ns,
 		 struct perf_tally *tally);
 #define PERF_RAW_DEPTH_MAX 64
+
+/** perf_raw_unprepare() - unregister before the session ends; Return: 0 or a code */
+int perf_raw_unprepare(struct perf_worker *worker);
 
 /* Through a queue of the worker's, with all of its memory registered; likewise. */
 int perf_async_prepare(struct perf_worker *worker, const struct perf_case *what);

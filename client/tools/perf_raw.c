@@ -2,7 +2,7 @@
 /*
  * The measure of the library: posts and polls with verbs alone, from registered memory, on the
  * very QP that the library uses for calls, with the same key. Nothing is copied and nothing is
- * asked before a post.
+ * asked before a post. A short write goes with its work request, as the library's do.
  *
  * Invariants: whoever runs the loop is the lane's holder; nothing of it is in flight when the
  * loop returns, or the lane is lost and its QP flushed.
@@ -37,8 +37,8 @@ struct raw_loop {
 	struct perf_tally *tally;
 	struct lane *lane;
 	struct ibv_qp *qp;
-	struct ibv_mr *mr;
 	uint8_t *buf;
+	uint32_t lkey;
 	struct message_descriptor at;
 	uint64_t silence_max_ns; /* without a completion the loop has failed */
 	uint64_t posted;
@@ -46,38 +46,24 @@ struct raw_loop {
 	uint64_t begun_ns[PERF_RAW_DEPTH_MAX]; /* of those in flight */
 };
 
-static void raw_address(const struct raw_loop *loop, uint64_t offset_bytes, struct ibv_send_wr *wr)
-{
-	uint64_t remote_addr = loop->at.remote_addr + offset_bytes;
-
-	if (loop->what->op->right != MEMPOOL_ATOMIC) {
-		wr->wr.rdma.remote_addr = remote_addr;
-		wr->wr.rdma.rkey = loop->at.rkey;
-		return;
-	}
-	wr->wr.atomic.remote_addr = remote_addr;
-	wr->wr.atomic.rkey = loop->at.rkey;
-	wr->wr.atomic.compare_add = loop->what->op->operand;
-}
-
 static int raw_post(struct raw_loop *loop, uint64_t now_ns)
 {
 	uint64_t offset_bytes = perf_offset(loop->what, loop->posted);
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)loop->buf + offset_bytes,
-		.length = (uint32_t)loop->what->size_bytes,
-		.lkey = loop->mr->lkey,
-	};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge,
-		.num_sge = 1,
+	struct lane_work work = {
 		.opcode = loop->what->op->opcode,
-		.send_flags = IBV_SEND_SIGNALED,
+		.local = loop->buf + offset_bytes,
+		.lkey = loop->lkey,
+		.remote = {.remote_addr = loop->at.remote_addr + offset_bytes,
+			   .rkey = loop->at.rkey,
+			   .len_bytes = (uint32_t)loop->what->size_bytes},
+		.compare_add = loop->what->op->operand,
 	};
 	struct ibv_send_wr *bad;
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
 	int r;
 
-	raw_address(loop, offset_bytes, &wr);
+	lane_fill(loop->lane, &work, &sge, &wr);
 	r = ibv_post_send(loop->qp, &wr, &bad);
 	if (r != 0)
 		return client_error_raise(MEMPOOL_E_SYSTEM, "ibv_post_send: %s",
@@ -187,45 +173,86 @@ static void raw_flush(struct raw_loop *loop)
 	}
 }
 
-static int raw_fits(const struct raw_loop *loop, const struct perf_worker *worker)
+/* Before the first run, and should the data connection be another device's now. */
+static int raw_register(struct perf_worker *worker, struct ibv_pd *pd)
 {
-	struct ibv_port_attr port;
+	int r;
 
-	if (ibv_query_port(loop->qp->context, loop->lane->cm.id->port_num, &port) != 0)
-		return client_error_raise(MEMPOOL_E_SYSTEM, "ibv_query_port has failed");
-	if (loop->what->size_bytes > port.max_msg_sz)
-		return client_error_raise(MEMPOOL_E_RANGE,
-					  "raw: the device's messages have at most %u bytes",
-					  port.max_msg_sz);
-	if (loop->at.len_bytes < worker->lease_bytes)
-		return client_error_raise(MEMPOOL_E_RANGE,
-					  "raw: the lease does not fit one memory window");
+	if (worker->raw_mr != NULL && worker->raw_mr->pd == pd)
+		return 0;
+	r = perf_raw_unprepare(worker);
+	if (r < 0)
+		return r;
+	r = verbs_reg_mr(pd, worker->buf, worker->lease_bytes, IBV_ACCESS_LOCAL_WRITE,
+			 &worker->raw_mr);
+	if (r < 0)
+		return client_error_raise(client_error_errno(r), "raw: cannot register memory: %s",
+					  strerrordesc_np(-r));
 	return 0;
 }
 
-static int raw_run_held(struct raw_loop *loop, struct perf_worker *worker, uint64_t until_ns)
+static int raw_prepare_held(struct perf_worker *worker, const struct perf_case *what,
+			    struct lane *lane)
+{
+	struct ibv_port_attr port;
+	uint32_t windows;
+
+	if (lane_qp(lane) == NULL || !lane_is_up(lane) || !lease_is_attached(worker->lease, lane))
+		return client_error_raise(MEMPOOL_E_LANE, "raw: the data connection was lost");
+	if (ibv_query_port(lane_qp(lane)->context, lane->cm.id->port_num, &port) != 0)
+		return client_error_raise(MEMPOOL_E_SYSTEM, "ibv_query_port has failed");
+	if (what->size_bytes > port.max_msg_sz)
+		return client_error_raise(MEMPOOL_E_RANGE,
+					  "raw: the device's messages have at most %u bytes",
+					  port.max_msg_sz);
+	if (lease_descriptors(worker->lease, &windows)[0].len_bytes < worker->lease_bytes)
+		return client_error_raise(MEMPOOL_E_RANGE,
+					  "raw: the lease does not fit one memory window");
+	return raw_register(worker, lane_qp(lane)->pd);
+}
+
+/* Return: 0 or a code, last error set. */
+static int raw_enter(const struct perf_worker *worker, struct lane *lane)
+{
+	return lane_enter(lane, clock_add_ms(clock_now_ns(), worker->timeout_ms));
+}
+
+int perf_raw_prepare(struct perf_worker *worker, const struct perf_case *what)
+{
+	struct lane *lane = pool_lane(worker->pool);
+	int r = raw_enter(worker, lane);
+
+	if (r < 0)
+		return r;
+	r = raw_prepare_held(worker, what, lane);
+	lane_leave(lane);
+	return r;
+}
+
+int perf_raw_unprepare(struct perf_worker *worker)
+{
+	if (worker->raw_mr == NULL)
+		return 0;
+	if (verbs_dereg_mr(worker->raw_mr) < 0)
+		return client_error_raise(MEMPOOL_E_SYSTEM, "raw: memory stays registered");
+	worker->raw_mr = NULL;
+	return 0;
+}
+
+/* The connection may be another than the one that was prepared for. */
+static int raw_run_held(struct raw_loop *loop, const struct perf_worker *worker, uint64_t until_ns)
 {
 	uint32_t windows;
 	int r;
 
 	loop->qp = lane_qp(loop->lane);
-	if (loop->qp == NULL || !lane_is_up(loop->lane) ||
+	if (loop->qp == NULL || loop->qp->pd != worker->raw_mr->pd || !lane_is_up(loop->lane) ||
 	    !lease_is_attached(worker->lease, loop->lane))
 		return client_error_raise(MEMPOOL_E_LANE, "raw: the data connection was lost");
 	loop->at = lease_descriptors(worker->lease, &windows)[0];
-	r = raw_fits(loop, worker);
-	if (r < 0)
-		return r;
-	r = verbs_reg_mr(loop->qp->pd, worker->buf, worker->lease_bytes, IBV_ACCESS_LOCAL_WRITE,
-			 &loop->mr);
-	if (r < 0)
-		return client_error_raise(client_error_errno(r), "raw: cannot register memory: %s",
-					  strerrordesc_np(-r));
 	r = raw_go(loop, until_ns);
 	if (r < 0)
 		raw_flush(loop);
-	if (verbs_dereg_mr(loop->mr) < 0 && r == 0)
-		r = client_error_raise(MEMPOOL_E_SYSTEM, "raw: memory stays registered");
 	return r;
 }
 
@@ -237,11 +264,11 @@ int perf_raw_run(struct perf_worker *worker, const struct perf_case *what, uint6
 		.tally = tally,
 		.lane = pool_lane(worker->pool),
 		.buf = worker->buf,
+		.lkey = worker->raw_mr->lkey,
 		.silence_max_ns = worker->timeout_ms * CLOCK_NS_PER_MS,
 	};
-	int r;
+	int r = raw_enter(worker, loop.lane);
 
-	r = lane_enter(loop.lane, clock_add_ms(clock_now_ns(), worker->timeout_ms));
 	if (r < 0)
 		return r;
 	r = raw_run_held(&loop, worker, until_ns);

@@ -90,7 +90,10 @@ void perf_run_close(struct perf_run *run)
 {
 	for (uint32_t i = 0; i < run->threads; i++) {
 		struct perf_worker *worker = &run->workers[i];
+		int r = perf_raw_unprepare(worker);
 
+		if (r < 0)
+			(void)tool_refused("the end of a measurement", r);
 		mempool_close(worker->pool);
 		if (worker->buf != NULL)
 			(void)munmap(worker->buf, worker->lease_bytes);
