@@ -12,6 +12,7 @@
 #include "client/tools/perf.h"
 #include "client/tools/perf_report.h"
 #include "client/tools/perf_run.h"
+#include "client/tools/stop.h"
 #include "client/tools/tool.h"
 #include "common/units.h"
 
@@ -237,14 +238,16 @@ static enum tool_status print_json(const struct options *options, json_t *result
 {
 	json_t *all = json_pack("{s:s, s:I, s:O}", "version", MEMPOOL_VERSION, "duration_ms",
 				(json_int_t)options->duration_ms, "results", results);
-	int r = json_dumpf(all, stdout, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(6));
+	char *text = json_dumps(all, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(6));
 
-	putchar('\n');
 	json_decref(all);
-	if (r == 0)
-		return TOOL_OK;
-	tool_complain("not enough memory");
-	return TOOL_FAILED;
+	if (text == NULL) {
+		tool_complain("not enough memory");
+		return TOOL_FAILED;
+	}
+	(void)puts(text); /* tool_finish() looks at it */
+	free(text);
+	return TOOL_OK;
 }
 
 static enum tool_status measure(const struct options *options)
@@ -253,6 +256,7 @@ static enum tool_status measure(const struct options *options)
 	json_t *results = json_array();
 	enum tool_status status;
 
+	stop_catch();
 	run.threads = options->threads;
 	run.duration_ms = options->duration_ms;
 	status = perf_run_open(&run, &options->session, lease_bytes(options), rights_of(options));

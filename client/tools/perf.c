@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "client/tools/stop.h"
+
 static int call_read(struct perf_worker *worker, uint64_t offset_bytes, void *buf, size_t len_bytes)
 {
 	return mempool_read(worker->lease, offset_bytes, buf, len_bytes);
@@ -61,7 +63,7 @@ static int sync_run(struct perf_worker *worker, const struct perf_case *what, ui
 		now_ns = perf_now_ns();
 		histogram_add(&tally->latency_ns, now_ns - begun_ns);
 		tally->operations++;
-	} while (now_ns < until_ns);
+	} while (now_ns < until_ns && !stop_asked());
 	return 0;
 }
 

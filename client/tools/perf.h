@@ -62,8 +62,8 @@ struct perf_mode {
 	/* Before each run, not measured; NULL: nothing to do. Return: as run. */
 	int (*prepare)(struct perf_worker *worker, const struct perf_case *what);
 	/*
-	 * Carries out operations until a time, at least one; adds to the tally all but the time
-	 * elapsed. Return: 0 or a code, last error set; nothing is in flight then.
+	 * Carries out operations until a time, or until we are asked to stop, at least one; adds
+	 * to the tally all but the time elapsed. Return: 0 or a code, last error set; nothing is in flight then.
 	 */
 	int (*run)(struct perf_worker *worker, const struct perf_case *what, uint64_t until_ns,
 		   struct perf_tally *tally);

@@ -14,6 +14,7 @@
 
 #include "client/error.h"
 #include "client/tools/perf.h"
+#include "client/tools/stop.h"
 #include "common/clock.h"
 
 #define ASYNC_BATCH	   64 /* operations in one call */
@@ -167,7 +168,7 @@ int perf_async_run(struct perf_worker *worker, const struct perf_case *what, uin
 		if (r == 0)
 			r = async_collect(&loop);
 		now_ns = perf_now_ns();
-	} while (r == 0 && now_ns < until_ns);
+	} while (r == 0 && now_ns < until_ns && !stop_asked());
 	while (r == 0 && loop.idle_count < what->depth)
 		r = async_collect(&loop);
 	if (r < 0)

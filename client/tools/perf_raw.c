@@ -21,6 +21,7 @@
 #include "client/lease.h"
 #include "client/pool.h"
 #include "client/tools/perf.h"
+#include "client/tools/stop.h"
 #include "common/clock.h"
 #include "common/verbs.h"
 
@@ -148,7 +149,7 @@ static int raw_go(struct raw_loop *loop, uint64_t until_ns)
 		if (r == 0)
 			r = raw_collect(loop);
 		now_ns = perf_now_ns();
-	} while (r == 0 && now_ns < until_ns);
+	} while (r == 0 && now_ns < until_ns && !stop_asked());
 	while (r == 0 && loop->posted > loop->done)
 		r = raw_collect(loop);
 	return r;

@@ -15,11 +15,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "client/tools/stop.h"
 #include "common/checked.h"
 #include "common/clock.h"
 
 #define PERF_SLICES	5
-#define PERF_TTL_MS	60000
+#define PERF_TTL_MS	60000 /* renewed by itself */
 #define PERF_TIMEOUT_MS 5000
 #define PERF_TEXT_MAX	512
 
@@ -53,6 +54,7 @@ static enum tool_status worker_open(struct perf_worker *worker, const struct too
 		.size = sizeof(opts),
 		.ttl_ms = PERF_TTL_MS,
 		.rights = rights,
+		.flags = MEMPOOL_AUTO_RENEW,
 	};
 	enum tool_status status;
 	void *buf;
@@ -81,13 +83,17 @@ enum tool_status perf_run_open(struct perf_run *run, const struct tool_session *
 {
 	enum tool_status status = TOOL_OK;
 
-	for (uint32_t i = 0; i < run->threads && status == TOOL_OK; i++)
+	for (uint32_t i = 0; i < run->threads && status == TOOL_OK; i++) {
 		status = worker_open(&run->workers[i], session, len_bytes, rights);
+		if (status == TOOL_OK && stop_asked())
+			status = stop_complain();
+	}
 	return status;
 }
 
 void perf_run_close(struct perf_run *run)
 {
+	stop_no_more();
 	for (uint32_t i = 0; i < run->threads; i++) {
 		struct perf_worker *worker = &run->workers[i];
 		int r = perf_raw_unprepare(worker);
@@ -129,10 +135,8 @@ static void gate_cancel(struct perf_gate *gate)
 static int slice_begin(struct perf_slice *slice)
 {
 	struct perf_worker *worker = slice->worker;
-	int r = mempool_renew(worker->lease, PERF_TTL_MS + slice->duration_ns / CLOCK_NS_PER_MS);
+	int r = slice->what->op->call(worker, 0, worker->buf, slice->what->size_bytes);
 
-	if (r == 0)
-		r = slice->what->op->call(worker, 0, worker->buf, slice->what->size_bytes);
 	if (r == 0 && slice->mode->prepare != NULL)
 		r = slice->mode->prepare(worker, slice->what);
 	return r;
@@ -255,8 +259,11 @@ enum tool_status perf_run_case(struct perf_run *run, const struct perf_case *wha
 		return TOOL_FAILED;
 	}
 	memset(ret_tallies, 0, count * sizeof(*ret_tallies));
-	for (size_t i = 0; i < PERF_SLICES * count && status == TOOL_OK; i++)
+	for (size_t i = 0; i < PERF_SLICES * count && status == TOOL_OK; i++) {
 		status = run_slice(run, what, modes[i % count], slices, &ret_tallies[i % count]);
+		if (status == TOOL_OK && stop_asked())
+			status = stop_complain();
+	}
 	free(slices);
 	return status;
 }
