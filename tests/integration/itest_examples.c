@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/integration/harness.h"
@@ -118,10 +119,14 @@ TEST(examples__token)
 	HARNESS(h, .extra = "\"orphan_grace\": \"1min\"");
 	PLACE(place, "alpha");
 	char token[PLACE_TEXT_MAX];
+	struct stat st;
 
+	(void)umask(022);
 	place_path(&place, "token", token);
 	CHECK_INT(run_with(&place, "example-06-token", "leave", token), 0);
 	CHECK(says("gone without closing\n"));
+	CHECK_INT(stat(token, &st), 0);
+	CHECK_INT(st.st_mode & 0777, 0600);
 	CHECK_INT(run_with(&place, "example-06-token", "return", token), 0);
 	CHECK(says("found: left behind\n"));
 	CHECK(access(token, F_OK) < 0);

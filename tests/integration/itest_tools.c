@@ -1,379 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mempool-cp and mempool-perf with a real daemon: what is copied in comes out again, what cannot
- * be leaves nothing behind; measurements have all figures, and a ratio to verbs alone.
+ * mempool-perf with a real daemon: measurements have all figures, and a ratio to verbs alone.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/integration/harness.h"
 #include "tests/integration/place.h"
+#include "tests/integration/programs.h"
 
-#define LIMIT_MS    90000
-#define ARGS_MAX    24
-#define ODD_BYTES   (9 * MIB + 12345) /* no multiple of anything that a copy is cut into */
-#define GRACE	    "\"orphan_grace\": \"1min\""
-#define COMMAND_MAX 2048
-
-extern char **environ;
+#define LIMIT_MS 90000
+#define STOP_MS	 10000 /* from a signal to the end */
 
 static struct harness_output output;
 
-/* @args: NULL-terminated, behind the options that say who we are. Return: the exit status. */
-static int run(const struct place *place, const char *name, const char *const *args)
-{
-	char program[PATH_MAX];
-	const char *argv[ARGS_MAX] = {harness_program(name, program),
-				      "--daemon",
-				      place->address,
-				      "--key-file",
-				      place->key,
-				      "--timeout",
-				      "60s"};
-	size_t count = 7;
+#define RUN(place, name, ...) programs_run(place, name, PROGRAMS_ARGS(__VA_ARGS__), &output)
 
-	while (*args != NULL && count < ARGS_MAX - 1)
-		argv[count++] = *args++;
-	(void)harness_run(argv, LIMIT_MS, &output);
-	return output.status;
-}
-
-#define RUN(place, name, ...) run(place, name, (const char *const[]){__VA_ARGS__, NULL})
-
-static char *lease_name(const struct place *place, char *buf)
-{
-	snprintf(buf, PLACE_TEXT_MAX, "lease:%s/token", place->dir);
-	return buf;
-}
-
-static bool has_token(const struct place *place)
-{
-	char path[PLACE_TEXT_MAX];
-
-	return access(place_path(place, "token", path), F_OK) == 0;
-}
-
-/* mempool-cp */
-
-static void check_kept(struct harness *h, uint64_t len_bytes)
-{
-	json_t *result;
-	const json_t *lease;
-
-	CHECK(harness_wait_number(h, "leases.orphaned", 1, 10000));
-	result = harness_call(h, "lease.list", NULL);
-	lease = json_array_get(json_object_get(result, "leases"), 0);
-	CHECK_INT(json_integer_value(json_object_get(lease, "len_bytes")), len_bytes);
-	json_decref(result);
-}
-
-TEST(cp__a_file_there_and_back)
-{
-	HARNESS(h, .pool_size = "32MiB", .extra = GRACE);
-	PLACE(place, "alpha");
-	char lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX], out[PLACE_TEXT_MAX];
-	struct stat st;
-
-	lease_name(&place, lease);
-	CHECK_INT(place_write(&place, "in", ODD_BYTES, 1), 0);
-	place_path(&place, "in", in);
-	CHECK_INT(RUN(&place, "mempool-cp", in, lease), 0);
-	CHECK_STR(output.err, "");
-	CHECK_INT(stat(lease + strlen("lease:"), &st), 0);
-	CHECK_INT(st.st_mode & 0777, 0600);
-	check_kept(&h, ODD_BYTES);
-	/* It can be had more than once. */
-	place_path(&place, "out1", out);
-	CHECK_INT(RUN(&place, "mempool-cp", lease, out), 0);
-	CHECK_INT(place_holds(&place, "out1", ODD_BYTES, 1), 1);
-	check_kept(&h, ODD_BYTES);
-	place_path(&place, "out2", out);
-	CHECK_INT(RUN(&place, "mempool-cp", "--release", lease, out), 0);
-	CHECK_INT(place_holds(&place, "out2", ODD_BYTES, 1), 1);
-	CHECK(!has_token(&place));
-	CHECK(harness_wait_number(&h, "pool.leased_bytes", 0, 10000));
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-TEST(cp__one_byte)
-{
-	HARNESS(h, .extra = GRACE);
-	PLACE(place, "alpha");
-	char lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX], out[PLACE_TEXT_MAX];
-
-	lease_name(&place, lease);
-	CHECK_INT(place_write(&place, "in", 1, 2), 0);
-	CHECK_INT(RUN(&place, "mempool-cp", place_path(&place, "in", in), lease), 0);
-	check_kept(&h, 1);
-	CHECK_INT(RUN(&place, "mempool-cp", lease, place_path(&place, "out", out)), 0);
-	CHECK_INT(place_holds(&place, "out", 1, 2), 1);
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-static int run_shell(const struct place *place, const char *format)
-{
-	char program[PATH_MAX], command[COMMAND_MAX];
-	const char *argv[] = {
-		"sh",		"-c",	    command,	harness_program("mempool-cp", program),
-		place->address, place->key, place->dir, NULL};
-
-	snprintf(command, sizeof(command), "cd \"$3\" && %s", format);
-	(void)harness_run(argv, LIMIT_MS, &output);
-	return output.status;
-}
-
-#define CP "\"$0\" --daemon \"$1\" --key-file \"$2\" --timeout 60s "
-
-/* Its length is not known, so the lease grows; then it is as long as what came. */
-TEST(cp__through_pipes)
-{
-	HARNESS(h, .pool_size = "32MiB", .extra = GRACE);
-	PLACE(place, "alpha");
-
-	CHECK_INT(place_write(&place, "in", ODD_BYTES, 3), 0);
-	CHECK_INT(run_shell(&place, "cat in | " CP "- lease:token"), 0);
-	CHECK_STR(output.err, "");
-	check_kept(&h, ODD_BYTES);
-	CHECK_INT(run_shell(&place, CP "lease:token - | cat >out"), 0);
-	CHECK_STR(output.err, "");
-	CHECK_INT(place_holds(&place, "out", ODD_BYTES, 3), 1);
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-/* Exactly what was asked for goes, one byte more does not, and leaves nothing behind. */
-TEST(cp__through_a_pipe_of_a_size)
-{
-	HARNESS(h, .extra = GRACE);
-	PLACE(place, "alpha");
-
-	CHECK_INT(place_write(&place, "in", MIB + 1, 4), 0);
-	CHECK_INT(run_shell(&place, "cat in | " CP "--size 1MiB - lease:token"), 1);
-	CHECK(strstr(output.err, "- is longer than the lease") != NULL);
-	CHECK(!has_token(&place));
-	CHECK(harness_wait_number(&h, "pool.leased_bytes", 0, 10000));
-	CHECK_INT(run_shell(&place, "head -c 1048576 in | " CP "--size 1MiB - lease:token"), 0);
-	check_kept(&h, MIB);
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-TEST(cp__what_is_longer_than_the_pool_is_refused)
-{
-	HARNESS(h, .pool_size = "8MiB", .extra = GRACE);
-	PLACE(place, "alpha");
-	char lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX];
-
-	lease_name(&place, lease);
-	CHECK_INT(place_write(&place, "in", ODD_BYTES, 5), 0);
-	CHECK_INT(RUN(&place, "mempool-cp", place_path(&place, "in", in), lease), 1);
-	CHECK(strstr(output.err, "error -1011") != NULL);
-	CHECK(!has_token(&place));
-	CHECK_INT(run_shell(&place, "cat in | " CP "- lease:token"), 1);
-	CHECK(strstr(output.err, "the lease cannot get the length that is needed") != NULL);
-	CHECK(!has_token(&place));
-	CHECK(harness_wait_number(&h, "pool.leased_bytes", 0, 10000));
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-TEST(cp__files_that_are_of_no_use)
-{
-	HARNESS(h, .extra = GRACE);
-	PLACE(place, "alpha");
-	char lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX], out[PLACE_TEXT_MAX];
-
-	lease_name(&place, lease);
-	place_path(&place, "in", in);
-	CHECK_INT(RUN(&place, "mempool-cp", in, lease), 1);
-	CHECK(strstr(output.err, "No such file") != NULL);
-	CHECK(!has_token(&place));
-	CHECK_INT(place_write(&place, "in", 0, 6), 0);
-	CHECK_INT(RUN(&place, "mempool-cp", in, lease), 1);
-	CHECK(strstr(output.err, "is empty") != NULL);
-	CHECK(!has_token(&place));
-	/* A token is never written over. */
-	CHECK_INT(place_write(&place, "in", 10, 6), 0);
-	CHECK_INT(place_write(&place, "token", 10, 7), 0);
-	CHECK_INT(RUN(&place, "mempool-cp", in, lease), 1);
-	CHECK(strstr(output.err, "File exists") != NULL);
-	CHECK_INT(place_holds(&place, "token", 10, 7), 1);
-	CHECK_INT(RUN(&place, "mempool-cp", lease, place_path(&place, "out", out)), 1);
-	CHECK(strstr(output.err, "not the token of a lease") != NULL);
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-/* A lease that has ended: the file that was to be written is not touched. */
-TEST(cp__back_from_a_lease_that_is_gone)
-{
-	HARNESS(h, .extra = GRACE);
-	PLACE(place, "alpha");
-	char lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX];
-
-	lease_name(&place, lease);
-	CHECK_INT(place_write(&place, "in", 10, 8), 0);
-	place_path(&place, "in", in);
-	CHECK_INT(RUN(&place, "mempool-cp", "--ttl", "1s", in, lease), 0);
-	CHECK(harness_wait_number(&h, "pool.leased_bytes", 0, 10000));
-	CHECK_INT(RUN(&place, "mempool-cp", lease, in), 1);
-	CHECK(strstr(output.err, "the lease cannot be had: error -103") != NULL);
-	CHECK_INT(place_holds(&place, "in", 10, 8), 1);
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-TEST(cp__another_tenant_does_not_get_it)
-{
-	HARNESS(h, .extra = GRACE);
-	PLACE(place, "alpha");
-	PLACE(other, "beta");
-	char lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX], out[PLACE_TEXT_MAX];
-
-	lease_name(&place, lease);
-	place_path(&place, "out", out);
-	CHECK_INT(place_write(&place, "in", 10, 9), 0);
-	CHECK_INT(RUN(&place, "mempool-cp", place_path(&place, "in", in), lease), 0);
-	CHECK_INT(RUN(&other, "mempool-cp", lease, out), 1);
-	CHECK(strstr(output.err, "error -1030") != NULL);
-	CHECK(access(out, F_OK) < 0);
-	CHECK_INT(RUN(&place, "mempool-cp", lease, out), 0);
-	CHECK_INT(place_holds(&place, "out", 10, 9), 1);
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-/* It is renewed while nothing comes; its time runs from the end of the copy. */
-TEST(cp__a_source_that_pauses_for_longer_than_the_lease_lasts)
-{
-	HARNESS(h, .extra = GRACE);
-	PLACE(place, "alpha");
-
-	CHECK_INT(place_write(&place, "in", 2 * MIB, 10), 0);
-	CHECK_INT(run_shell(&place, "(head -c 1000000 in; sleep 4; tail -c +1000001 in) | " CP
-				    "--ttl 3s - lease:token"),
-		  0);
-	CHECK_STR(output.err, "");
-	CHECK_INT(run_shell(&place, CP "lease:token out"), 0);
-	CHECK_INT(place_holds(&place, "out", 2 * MIB, 10), 1);
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-/* Waits for a program that was started. Return: the exit status, or -1. */
-static int end_of(pid_t pid, int out)
-{
-	int status = -1;
-
-	(void)waitpid(pid, &status, 0);
-	close(out);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-/* Half of it has come, and no more will: it gives back what it has. */
-TEST(cp__stopped_by_a_signal)
-{
-	HARNESS(h, .extra = GRACE);
-	PLACE(place, "alpha");
-	char program[PATH_MAX], lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX];
-	const char *argv[] = {harness_program("mempool-cp", program),
-			      "--daemon",
-			      place.address,
-			      "--key-file",
-			      place.key,
-			      place_path(&place, "in", in),
-			      lease_name(&place, lease),
-			      NULL};
-	int fifo, out;
-	pid_t pid;
-
-	CHECK_INT(mkfifo(in, 0600), 0);
-	fifo = open(in, O_RDWR | O_CLOEXEC);
-	CHECK(fifo >= 0);
-	CHECK_INT(write(fifo, "some bytes", 10), 10);
-	pid = harness_spawn(argv, &out);
-	CHECK(pid > 0);
-	CHECK(harness_wait_number(&h, "leases.active", 1, 30000));
-	CHECK(has_token(&place));
-	CHECK_INT(kill(pid, SIGTERM), 0);
-	CHECK_INT(end_of(pid, out), 1);
-	close(fifo);
-	CHECK(!has_token(&place));
-	CHECK(harness_wait_number(&h, "pool.leased_bytes", 0, 10000));
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-/* Runs it with a terminal as standard error; what it wrote there is in output.err. */
-static int run_on_terminal(const char *const *argv)
-{
-	int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-	posix_spawn_file_actions_t actions;
-	size_t used = 0;
-	int status = -1;
-	ssize_t n;
-	pid_t pid;
-
-	if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
-		return -1;
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, ptsname(terminal),
-					 O_RDWR | O_NOCTTY, 0);
-	if (posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)argv, environ) == 0) {
-		/* Ends with EIO when the last one that has it open is gone. */
-		while (used < sizeof(output.err) - 1 &&
-		       (n = read(terminal, output.err + used, sizeof(output.err) - 1 - used)) > 0)
-			used += (size_t)n;
-		(void)waitpid(pid, &status, 0);
-	}
-	output.err[used] = '\0';
-	posix_spawn_file_actions_destroy(&actions);
-	close(terminal);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-TEST(cp__shows_progress_on_a_terminal_only)
-{
-	HARNESS(h, .pool_size = "32MiB", .extra = GRACE);
-	PLACE(place, "alpha");
-	char program[PATH_MAX], lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX], out[PLACE_TEXT_MAX];
-	const char *argv[] = {harness_program("mempool-cp", program),
-			      "--daemon",
-			      place.address,
-			      "--key-file",
-			      place.key,
-			      place_path(&place, "in", in),
-			      lease_name(&place, lease),
-			      NULL};
-
-	CHECK_INT(place_write(&place, "in", ODD_BYTES, 11), 0);
-	CHECK_INT(run_on_terminal(argv), 0);
-	CHECK(strstr(output.err, "100 %  9.01 MiB of 9.01 MiB") != NULL);
-	CHECK(strchr(output.err, '=') != NULL);
-	place_path(&place, "out", out);
-	CHECK_INT(RUN(&place, "mempool-cp", lease, out), 0);
-	CHECK_STR(output.err, "");
-	CHECK_INT(RUN(&place, "mempool-cp", "--progress", lease, out), 0);
-	CHECK(strstr(output.err, "100 %") != NULL);
-	CHECK_INT(RUN(&place, "mempool-cp", "--progress", "--quiet", lease, out), 0);
-	CHECK_STR(output.err, "");
-	CHECK_INT(harness_stop(&h), 0);
-}
-
-TEST(tools__wrong_use)
+TEST(perf__wrong_use)
 {
 	PLACE(place, "alpha");
 
-	CHECK_INT(RUN(&place, "mempool-cp", "a"), 2);
-	CHECK_INT(RUN(&place, "mempool-cp", "a", "b"), 2);
-	CHECK_INT(RUN(&place, "mempool-cp", "lease:a", "lease:b"), 2);
-	CHECK_INT(RUN(&place, "mempool-cp", "lease:", "b"), 2);
-	CHECK_INT(RUN(&place, "mempool-cp", "--release", "a", "lease:b"), 2);
-	CHECK_INT(RUN(&place, "mempool-cp", "--size", "1MiB", "lease:a", "b"), 2);
-	CHECK_INT(RUN(&place, "mempool-cp", "--size", "0", "a", "lease:b"), 2);
-	CHECK_INT(RUN(&place, "mempool-cp", "--ttl", "1", "a", "lease:b"), 2);
 	CHECK_INT(RUN(&place, "mempool-perf", "--op", "jump"), 2);
 	CHECK_INT(RUN(&place, "mempool-perf", "--size", "2GiB"), 2);
 	CHECK_INT(RUN(&place, "mempool-perf", "--size", "0"), 2);
@@ -392,24 +43,7 @@ TEST(tools__wrong_use)
 	CHECK_INT(RUN(&place, "mempool-perf", "--daemon-key", "nonsense", "--daemon", "127.0.0.1"),
 		  2);
 	CHECK_INT(RUN(&place, "mempool-perf", "--help"), 0);
-	CHECK_INT(RUN(&place, "mempool-cp", "--version"), 0);
-	CHECK(strncmp(output.out, "mempool-cp ", 11) == 0);
 }
-
-TEST(tools__without_a_daemon)
-{
-	PLACE(place, "alpha");
-	char lease[PLACE_TEXT_MAX], in[PLACE_TEXT_MAX];
-
-	CHECK_INT(place_write(&place, "in", 10, 12), 0);
-	CHECK_INT(
-		RUN(&place, "mempool-cp", place_path(&place, "in", in), lease_name(&place, lease)),
-		3);
-	CHECK(!has_token(&place));
-	CHECK_INT(RUN(&place, "mempool-perf", "--duration", "100ms"), 3);
-}
-
-/* mempool-perf */
 
 static double number_of(const json_t *object, const char *name)
 {
@@ -452,22 +86,40 @@ static void print_ratio(const json_t *row)
 	       number_of(row, "ratio"), number_of(row, "operations_per_s"));
 }
 
+/* Figures of the last run; NULL: there are none. */
+static const json_t *measure(const struct place *place, const char *const *args)
+{
+	static json_t *all; /* of the run before */
+
+	json_decref(all);
+	all = NULL;
+	if (programs_run(place, "mempool-perf", args, &output) == 0 && output.err[0] == '\0')
+		all = json_loads(output.out, 0, NULL);
+	if (all == NULL)
+		printf("# status %d\n# %s\n", output.status, output.err);
+	return json_object_get(all, "results");
+}
+
+/* For each case; more of it makes the ratios better, but no test. */
+static const char *duration(void)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "%ums", harness_figure(FIGURE_MEASURE_MS));
+	return text;
+}
+
+#define MEASURE(place, ...) \
+	measure(place, PROGRAMS_ARGS("--json", "--duration", duration(), __VA_ARGS__))
+
 /* Every size and operation has a ratio to verbs alone. */
-TEST(perf__compares_with_verbs_alone)
+static void check_ratios(const struct place *place)
 {
 	static const char *const operations[] = {"read", "write"};
 	static const uint64_t sizes[] = {1, 8, 4096, 65536, MIB};
-	HARNESS(h, .pool_size = NULL);
-	PLACE(place, "alpha");
-	json_t *all, *results;
+	const json_t *results = MEASURE(place, "--raw", "--size", "1,8,4KiB,64KiB,1MiB");
 	size_t at = 0;
 
-	CHECK_INT(RUN(&place, "mempool-perf", "--raw", "--json", "--duration", "300ms", "--size",
-		      "1,8,4KiB,64KiB,1MiB"),
-		  0);
-	CHECK_STR(output.err, "");
-	all = json_loads(output.out, 0, NULL);
-	results = json_object_get(all, "results");
 	CHECK_INT(json_array_size(results), 20);
 	for (size_t i = 0; i < 10; i++) {
 		const char *operation = operations[i / 5];
@@ -480,23 +132,35 @@ TEST(perf__compares_with_verbs_alone)
 		CHECK(json_object_get(raw, "ratio") == NULL);
 		print_ratio(library);
 	}
-	json_decref(all);
-	CHECK(harness_wait_number(&h, "sessions", 0, 10000));
-	CHECK_INT(harness_stop(&h), 0);
 }
 
-TEST(perf__threads_and_depths)
+/*
+ * Verbs alone do one operation after the other, and nothing else is in their time: not what must
+ * be done once, such as the registration of all the memory that the longest case needs.
+ */
+static void check_raw_is_fair(const struct place *place)
 {
-	HARNESS(h, .pool_size = "64MiB");
-	PLACE(place, "alpha");
-	json_t *all, *results;
+	const json_t *results =
+		measure(place, PROGRAMS_ARGS("--json", "--duration", "50ms", "--mode", "raw",
+					     "--op", "write", "--size", "8,8MiB"));
 
-	CHECK_INT(RUN(&place, "mempool-perf", "--mode", "raw", "--json", "--duration", "200ms",
-		      "--op", "write,read", "--size", "4KiB", "--depth", "1,16,64", "--threads",
-		      "3"),
-		  0);
-	all = json_loads(output.out, 0, NULL);
-	results = json_object_get(all, "results");
+	CHECK_INT(json_array_size(results), 2);
+	for (size_t i = 0; i < 2; i++) {
+		const json_t *row = json_array_get(results, i);
+		double busy_ns = number_of(row, "operations") *
+				 number_of(json_object_get(row, "latency_ns"), "mean");
+
+		printf("# write of %.0f bytes: %.3f of the time\n", number_of(row, "size_bytes"),
+		       busy_ns / number_of(row, "elapsed_ns"));
+		CHECK(busy_ns >= 0.9 * number_of(row, "elapsed_ns"));
+	}
+}
+
+static void check_raw_depths(const struct place *place)
+{
+	const json_t *results = MEASURE(place, "--mode", "raw", "--op", "write,read", "--size",
+					"4KiB", "--depth", "1,16,64", "--threads", "3");
+
 	CHECK_INT(json_array_size(results), 6);
 	for (size_t i = 0; i < 6; i++) {
 		const json_t *row = json_array_get(results, i);
@@ -505,20 +169,68 @@ TEST(perf__threads_and_depths)
 		CHECK_INT(number_of(row, "threads"), 3);
 		CHECK_INT(number_of(row, "depth"), i % 3 == 0 ? 1 : i % 3 == 1 ? 16 : 64);
 	}
-	json_decref(all);
-	CHECK_INT(RUN(&place, "mempool-perf", "--json", "--raw", "--duration", "200ms", "--size",
-		      "8", "--threads", "3"),
-		  0);
+	results = MEASURE(place, "--raw", "--size", "8", "--threads", "3");
+	CHECK_INT(json_array_size(results), 4);
+}
+
+/* Into a table there go a head and a line for each case and mode. */
+static void check_table(const struct place *place)
+{
+	CHECK_INT(RUN(place, "mempool-perf", "--raw", "--duration", "50ms", "--size", "8"), 0);
+	CHECK_INT(harness_count_lines(output.out), 5);
+	CHECK(strstr(output.out, "OPERATION") == output.out);
+	CHECK(strstr(output.out, "RATIO") != NULL);
+	printf("# %s\n", strchr(output.out, '\n') + 1);
+}
+
+/* What cannot be printed is no lack of memory. */
+static void check_full_output(const struct place *place)
+{
+	char program[PATH_MAX];
+	const char *argv[] = {"sh",
+			      "-c",
+			      "exec \"$0\" --daemon \"$1\" --key-file \"$2\" --timeout 60s --json"
+			      " --duration 50ms --op read --size 8 >/dev/full",
+			      harness_program("mempool-perf", program),
+			      place->address,
+			      place->key,
+			      NULL};
+
+	CHECK_INT(harness_run(argv, LIMIT_MS, &output), 0);
+	CHECK_INT(output.status, 1);
+	CHECK_STR(output.err, "mempool-perf: standard output cannot be written\n");
+}
+
+static void check_refused(const struct place *place)
+{
+	CHECK_INT(RUN(place, "mempool-perf", "--size", "128MiB"), 1);
+	CHECK(strstr(output.err, "error -1011") != NULL);
+}
+
+/* A minute is as long as leases may last. */
+#define MEASURED .pool_size = "64MiB", .ttl_max = "1min", .extra = "\"orphan_grace\": \"1min\""
+
+TEST(perf__calls_and_verbs_alone)
+{
+	HARNESS(h, MEASURED);
+	PLACE(place, "alpha");
+
+	check_ratios(&place);
+	check_raw_is_fair(&place);
+	check_raw_depths(&place);
+	check_table(&place);
+	check_full_output(&place);
+	check_refused(&place);
+	CHECK(harness_wait_number(&h, "sessions", 0, 10000));
+	CHECK_INT(harness_number(&h, "pool.leased_bytes"), 0);
 	CHECK_INT(harness_stop(&h), 0);
 }
 
 /* Figures of a run with one operation for each of the depths; the size is always the same. */
-static void check_depths(const char *const *operations, size_t operation_count,
-			 const uint32_t *depths, size_t depth_count, uint64_t size_bytes)
+static void check_depths(const json_t *results, const char *const *operations,
+			 size_t operation_count, const uint32_t *depths, size_t depth_count,
+			 uint64_t size_bytes)
 {
-	json_t *all = json_loads(output.out, 0, NULL);
-	const json_t *results = json_object_get(all, "results");
-
 	CHECK_INT(json_array_size(results), operation_count * depth_count);
 	for (size_t i = 0; i < operation_count * depth_count; i++) {
 		const json_t *row = json_array_get(results, i);
@@ -528,58 +240,35 @@ static void check_depths(const char *const *operations, size_t operation_count,
 		printf("# %s, depth %u: %.0f operations/s\n", operations[i / depth_count],
 		       depths[i % depth_count], number_of(row, "operations_per_s"));
 	}
-	json_decref(all);
 }
 
 /* More than a batch of the tool's, and more than the depth that a queue has by default. */
-TEST(perf__queues_of_threads)
+static void check_queue_depths(const struct place *place)
 {
 	static const char *const operations[] = {"write", "read"};
 	static const uint32_t depths[] = {1, 16, 64, 65, 256};
-	HARNESS(h, .pool_size = "64MiB");
-	PLACE(place, "alpha");
 
-	CHECK_INT(RUN(&place, "mempool-perf", "--mode", "async", "--json", "--duration", "200ms",
-		      "--op", "write,read", "--size", "4KiB", "--depth", "1,16,64,65,256",
-		      "--threads", "3"),
-		  0);
-	CHECK_STR(output.err, "");
-	check_depths(operations, 2, depths, 5, 4096);
-	CHECK(harness_wait_number(&h, "sessions", 0, 10000));
-	printf("# %lld data connections were lost\n",
-	       (long long)harness_number(&h, "counters.lanes_lost"));
-	CHECK_INT(harness_stop(&h), 0);
+	check_depths(MEASURE(place, "--mode", "async", "--op", "write,read", "--size", "4KiB",
+			     "--depth", "1,16,64,65,256", "--threads", "3"),
+		     operations, 2, depths, 5, 4096);
 }
 
 /* Each takes five work requests at least, which is more than the queue has under way. */
-TEST(perf__long_operations_in_a_queue)
+static void check_long_operations(const struct place *place)
 {
 	static const char *const operations[] = {"read", "write"};
 	static const uint32_t depths[] = {2};
-	HARNESS(h, .pool_size = "64MiB");
-	PLACE(place, "alpha");
 
-	CHECK_INT(RUN(&place, "mempool-perf", "--mode", "async", "--json", "--duration", "200ms",
-		      "--size", "5MiB", "--depth", "2"),
-		  0);
-	CHECK_STR(output.err, "");
-	check_depths(operations, 2, depths, 1, 5 * MIB);
-	CHECK_INT(harness_stop(&h), 0);
+	check_depths(MEASURE(place, "--mode", "async", "--size", "5MiB", "--depth", "2"),
+		     operations, 2, depths, 1, 5 * MIB);
 }
 
 /* Two data connections of one session, by turns. */
-TEST(perf__compares_a_queue_with_verbs_alone)
+static void check_queue_ratios(const struct place *place)
 {
-	HARNESS(h, .pool_size = NULL);
-	PLACE(place, "alpha");
-	json_t *all, *results;
+	const json_t *results = MEASURE(place, "--mode", "async", "--raw", "--size", "8,4KiB,64KiB",
+					"--depth", "1,64");
 
-	CHECK_INT(RUN(&place, "mempool-perf", "--mode", "async", "--raw", "--json", "--duration",
-		      "300ms", "--size", "8,4KiB,64KiB", "--depth", "1,64"),
-		  0);
-	CHECK_STR(output.err, "");
-	all = json_loads(output.out, 0, NULL);
-	results = json_object_get(all, "results");
 	CHECK_INT(json_array_size(results), 24);
 	for (size_t i = 0; i < 24; i += 2) {
 		const json_t *library = json_array_get(results, i);
@@ -593,7 +282,19 @@ TEST(perf__compares_a_queue_with_verbs_alone)
 		CHECK(number_of(library, "ratio") > 0.01);
 		print_ratio(library);
 	}
-	json_decref(all);
+}
+
+TEST(perf__queues)
+{
+	HARNESS(h, MEASURED);
+	PLACE(place, "alpha");
+
+	check_queue_depths(&place);
+	check_long_operations(&place);
+	check_queue_ratios(&place);
+	CHECK(harness_wait_number(&h, "sessions", 0, 10000));
+	printf("# %lld data connections were lost\n",
+	       (long long)harness_number(&h, "counters.lanes_lost"));
 	CHECK_INT(harness_stop(&h), 0);
 }
 
@@ -604,104 +305,82 @@ TEST(perf__atomic_operations)
 	static const uint32_t depths[] = {1, 32};
 	HARNESS(h, .pool_size = NULL);
 	PLACE(place, "alpha");
-	json_t *all, *results;
-	int status;
+	const json_t *results =
+		MEASURE(&place, "--op", "fetch-add,compare-swap", "--raw", "--size", "1,1GiB");
 
-	status = RUN(&place, "mempool-perf", "--op", "fetch-add,compare-swap", "--raw", "--json",
-		     "--duration", "200ms", "--size", "1,1GiB");
-	if (status == 1 && strstr(output.err, "error -1016") != NULL) {
+	if (output.status == 1 && strstr(output.err, "error -1016") != NULL) {
 		CHECK_INT(harness_stop(&h), 0);
 		SKIP("the device does not keep atomics inside their window");
 	}
-	CHECK_INT(status, 0);
-	CHECK_STR(output.err, "");
-	all = json_loads(output.out, 0, NULL);
-	results = json_object_get(all, "results");
 	CHECK_INT(json_array_size(results), 4);
 	for (size_t i = 0; i < 2; i++) {
 		check_mode(json_array_get(results, 2 * i), operations[i], 8, "sync");
 		check_mode(json_array_get(results, 2 * i + 1), operations[i], 8, "raw");
 		print_ratio(json_array_get(results, 2 * i));
 	}
-	json_decref(all);
-	CHECK_INT(RUN(&place, "mempool-perf", "--op", "fetch-add,compare-swap", "--mode", "async",
-		      "--json", "--duration", "200ms", "--depth", "1,32"),
-		  0);
-	CHECK_STR(output.err, "");
-	check_depths(operations, 2, depths, 2, 8);
+	check_depths(MEASURE(&place, "--op", "fetch-add,compare-swap", "--mode", "async", "--depth",
+			     "1,32"),
+		     operations, 2, depths, 2, 8);
 	CHECK_INT(harness_stop(&h), 0);
 }
 
-TEST(perf__a_table_for_people)
+/* It measures for minutes. Return: pid or -errno. */
+static pid_t spawn_perf(const struct place *place, const char *mode, int *ret_out)
 {
-	HARNESS(h, .pool_size = NULL);
-	PLACE(place, "alpha");
-
-	CHECK_INT(RUN(&place, "mempool-perf", "--raw", "--duration", "100ms", "--size", "8"), 0);
-	CHECK_INT(harness_count_lines(output.out), 5);
-	CHECK(strstr(output.out, "OPERATION") == output.out);
-	CHECK(strstr(output.out, "RATIO") != NULL);
-	printf("# %s\n", strchr(output.out, '\n') + 1);
-	CHECK_INT(harness_stop(&h), 0);
+	return programs_spawn(place, "mempool-perf",
+			      PROGRAMS_ARGS("--mode", mode, "--op", "read", "--size", "4KiB",
+					    "--duration", "5min"),
+			      ret_out);
 }
 
 /* The loop with verbs alone learns it from the device, and its memory is safe then. */
-static void check_taken_back(const char *mode)
+static void check_taken_back(struct harness *h, const struct place *place, const char *mode)
 {
-	HARNESS(h, .pool_size = NULL);
-	PLACE(place, "alpha");
-	char program[PATH_MAX];
-	const char *argv[] = {harness_program("mempool-perf", program),
-			      "--daemon",
-			      place.address,
-			      "--key-file",
-			      place.key,
-			      "--mode",
-			      mode,
-			      "--op",
-			      "read",
-			      "--size",
-			      "4KiB",
-			      "--duration",
-			      "5min",
-			      NULL};
 	int out;
-	pid_t pid;
+	pid_t pid = spawn_perf(place, mode, &out);
 
-	pid = harness_spawn(argv, &out);
 	CHECK(pid > 0);
-	CHECK(harness_wait_number(&h, "leases.active", 1, 30000));
+	CHECK(harness_wait_number(h, "leases.active", 1, 30000));
 	harness_sleep_ms(500);
-	CHECK_INT(harness_order(&h, "lease.revoke",
+	CHECK_INT(harness_order(h, "lease.revoke",
 				json_pack("{s:s, s:b}", "tenant", "alpha", "now", 1), NULL),
 		  0);
-	CHECK_INT(end_of(pid, out), 1);
-	CHECK(harness_wait_number(&h, "sessions", 0, 10000));
-	CHECK_INT(harness_stop(&h), 0);
+	CHECK_INT(programs_end(pid, out, LIMIT_MS), 1);
+	CHECK(harness_wait_number(h, "sessions", 0, 10000));
 }
 
-TEST(perf__a_lease_that_is_taken_back)
+/* The lease is given back, not left to those who might come back for it. */
+static void check_stopped(struct harness *h, const struct place *place, const char *mode)
 {
-	check_taken_back("sync");
+	int out;
+	pid_t pid = spawn_perf(place, mode, &out);
+
+	CHECK(pid > 0);
+	CHECK(harness_wait_number(h, "leases.active", 1, 30000));
+	harness_sleep_ms(300);
+	CHECK_INT(kill(pid, SIGTERM), 0);
+	CHECK_INT(programs_end(pid, out, STOP_MS), 1);
+	CHECK(harness_wait_number(h, "sessions", 0, 10000));
+	CHECK_INT(harness_number(h, "leases.orphaned"), 0);
+	CHECK(harness_wait_number(h, "pool.leased_bytes", 0, 10000));
 }
 
-TEST(perf__a_lease_that_is_taken_back_from_a_queue)
+TEST(perf__ended_early)
 {
-	check_taken_back("async");
-}
-
-TEST(perf__a_lease_that_is_taken_back_from_verbs_alone)
-{
-	check_taken_back("raw");
-}
-
-TEST(perf__what_the_daemon_refuses)
-{
-	HARNESS(h, .pool_size = "8MiB");
+	static const char *const modes[] = {"sync", "async", "raw"};
+	HARNESS(h, MEASURED);
 	PLACE(place, "alpha");
 
-	CHECK_INT(RUN(&place, "mempool-perf", "--size", "16MiB"), 1);
-	CHECK(strstr(output.err, "error -1011") != NULL);
-	CHECK(harness_wait_number(&h, "sessions", 0, 10000));
+	for (size_t i = 0; i < 3; i++) {
+		check_taken_back(&h, &place, modes[i]);
+		check_stopped(&h, &place, modes[i]);
+	}
 	CHECK_INT(harness_stop(&h), 0);
+}
+
+TEST(perf__without_a_daemon)
+{
+	PLACE(place, "alpha");
+
+	CHECK_INT(RUN(&place, "mempool-perf", "--duration", "100ms"), 3);
 }
