@@ -78,6 +78,8 @@ static bool is_standard(const char *name)
 
 static enum tool_status fail_file(const char *name, int r)
 {
+	if (r == -EINTR && stop_asked())
+		return stop_complain();
 	tool_complain("%s: %s", name, r == -EBADMSG ? "not the token of a lease" : strerror(-r));
 	return TOOL_FAILED;
 }
