@@ -122,22 +122,24 @@ TEST(cp__stopped_at_any_moment)
 	CHECK_INT(harness_stop(&h), 0);
 }
 
-/* As nohup starts it. */
+/* As a shell starts it in the background; nohup does the same with another signal. */
 TEST(cp__a_signal_that_was_ignored_before)
 {
 	HARNESS(h, .extra = GRACE);
 	PLACE(place, "alpha");
 	int fifo = make_silent(&place);
+	void (*before)(int);
 	int out;
 	pid_t pid;
 
 	CHECK(fifo >= 0);
-	CHECK(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+	before = signal(SIGINT, SIG_IGN);
+	CHECK(before != SIG_ERR);
 	pid = spawn_put(&place, "10min", "60s", &out);
-	CHECK(signal(SIGHUP, SIG_DFL) != SIG_ERR);
+	CHECK(signal(SIGINT, before) != SIG_ERR);
 	CHECK(pid > 0);
 	CHECK(harness_wait_number(&h, "leases.active", 1, 30000));
-	CHECK_INT(kill(pid, SIGHUP), 0);
+	CHECK_INT(kill(pid, SIGINT), 0);
 	CHECK_INT(write(fifo, "some bytes", 10), 10);
 	close(fifo);
 	CHECK_INT(programs_end(pid, out, LIMIT_MS), 0);
