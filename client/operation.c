@@ -45,6 +45,7 @@ static struct operation_list *operation_list(struct operations *operations,
 static void operation_append(struct operation_list *list, struct operation *operation)
 {
 	operation->next = NULL;
+	operation->prev = list->last;
 	if (list->last != NULL)
 		list->last->next = operation;
 	else
@@ -53,19 +54,17 @@ static void operation_append(struct operation_list *list, struct operation *oper
 	list->count++;
 }
 
-/* One that is first costs nothing to find. */
+/* From anywhere at the same cost: a wave of deadlines, or a cancel, takes thousands of them out. */
 static void operation_remove(struct operation_list *list, struct operation *operation)
 {
-	struct operation **at = &list->first;
-	struct operation *before = NULL;
-
-	while (*at != operation) {
-		before = *at;
-		at = &(*at)->next;
-	}
-	*at = operation->next;
-	if (list->last == operation)
-		list->last = before;
+	if (operation->prev != NULL)
+		operation->prev->next = operation->next;
+	else
+		list->first = operation->next;
+	if (operation->next != NULL)
+		operation->next->prev = operation->prev;
+	else
+		list->last = operation->prev;
 	list->count--;
 }
 

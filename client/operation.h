@@ -20,6 +20,7 @@ enum operation_state {
 
 struct operation {
 	struct operation *next; /* in the list of its state; POSTED has none */
+	struct operation *prev;
 	enum operation_state state;
 	struct mempool_op op;
 	struct memory_hold hold;

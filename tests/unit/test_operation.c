@@ -5,6 +5,8 @@
 #include "client/operation.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <time.h>
 
 #include "tests/unit/random.h"
 #include "tests/unit/test.h"
@@ -150,6 +152,80 @@ TEST(operations_fail__with_0_ends_an_empty_one)
 
 	operations_fail(&o, take(&o, 1, 0), 0);
 	CHECK(reports(&o, 1, 0));
+}
+
+/* The largest queue: what ends many at a time looks for none of them. */
+
+#define MANY	   65536
+#define MANY_S	   1
+#define MANY_EVERY 2
+
+static double cpu_s(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Their order in the list is another one than that of their places. */
+static void make_rotated(struct operations *o)
+{
+	CHECK_INT(operations_init(o, MANY), 0);
+	for (uint64_t i = 0; i < MANY / 2; i++)
+		CHECK(take(o, i, 1) != NULL);
+	for (uint64_t i = 0; i < MANY / 2; i++)
+		operations_fail(o, operations_next(o), -1);
+	for (uint64_t i = 0; i < MANY / 2; i++)
+		CHECK(operations_report(o) != NULL);
+	for (uint64_t i = 0; i < MANY; i++)
+		CHECK(take(o, i, 1) != NULL);
+	CHECK(operations_next(o) == &o->slots[MANY / 2]);
+}
+
+static void check_many(struct operations *o, double begun_s, uint32_t ended)
+{
+	double took_s = cpu_s() - begun_s;
+	uint32_t reported = 0;
+
+	printf("# %u ended in %.3f s\n", ended, took_s);
+	CHECK(took_s < MANY_S);
+	while (operations_report(o) != NULL)
+		reported++;
+	CHECK_INT(reported, ended);
+	CHECK_INT(operations_outstanding(o), MANY - ended);
+	operations_deinit(o);
+}
+
+TEST(operations_fail__all_of_the_largest_queue)
+{
+	struct operations o;
+	double begun_s;
+
+	make_rotated(&o);
+	begun_s = cpu_s();
+	for (uint32_t i = 0; i < MANY; i++)
+		operations_fail(&o, &o.slots[i], -1);
+	check_many(&o, begun_s, MANY);
+}
+
+TEST(operations_fail__every_second_of_the_largest_queue)
+{
+	struct operations o;
+	struct operation *at;
+	double begun_s;
+
+	make_rotated(&o);
+	at = o.waiting.first;
+	begun_s = cpu_s();
+	while (at != NULL) {
+		struct operation *next = at->next;
+
+		if (at->op.cookie % MANY_EVERY == 0)
+			operations_fail(&o, at, -1);
+		at = next;
+	}
+	check_many(&o, begun_s, MANY / MANY_EVERY);
 }
 
 /* Each is reported once, with what befell it, whatever happens in whatever order. */
