@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Queues: how they are made, get to know leases, get a new lane, and end. Owns the lane, the
- * operations, and the descriptors behind the one that applications wait for: an epoll of the
- * lane's completion channel, of a timer, and of an eventfd that says that something is done.
+ * operations, and the descriptors that are waited for.
  *
- * Invariant: the queue is the lane's holder from its beginning to its end.
+ * Invariants: the queue is the lane's holder from its beginning to its end. A lane that goes takes
+ * with it what its channel has to tell; whoever made it go says so instead.
  *
  * Thread: any; the queue's lock is held, and so calls that wait hold up others on this queue.
  */
@@ -12,9 +12,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "client/error.h"
@@ -29,38 +26,6 @@
 #define QUEUE_CAPACITY_MAX 65536
 
 /* Parts. */
-
-static int queue_watch(const struct mempool_queue *queue, int fd)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-
-	return epoll_ctl(queue->poll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
-}
-
-static void queue_close_fds(struct mempool_queue *queue)
-{
-	int *fds[] = {&queue->poll_fd, &queue->wake_fd, &queue->timer_fd};
-
-	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
-		if (*fds[i] >= 0)
-			(void)close(*fds[i]);
-		*fds[i] = -1;
-	}
-}
-
-/* Return: 0 or a negative errno; close them then. */
-static int queue_open_fds(struct mempool_queue *queue)
-{
-	int r;
-
-	queue->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-	queue->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	queue->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (queue->poll_fd < 0 || queue->wake_fd < 0 || queue->timer_fd < 0)
-		return -errno;
-	r = queue_watch(queue, queue->wake_fd);
-	return r < 0 ? r : queue_watch(queue, queue->timer_fd);
-}
 
 static int queue_alloc(struct mempool_queue *queue, uint32_t capacity)
 {
@@ -78,18 +43,17 @@ static void queue_free_parts(struct mempool_queue *queue)
 	free(queue->flight);
 	free(queue->wrs);
 	free(queue->sges);
-	queue_close_fds(queue);
+	waker_deinit(&queue->waker);
 }
 
 static int queue_init(struct mempool_queue *queue, uint32_t capacity)
 {
-	int r;
+	int r = waker_init(&queue->waker);
 
-	queue->poll_fd = queue->wake_fd = queue->timer_fd = -1;
+	if (r < 0)
+		return r;
 	queue->due_ns = UINT64_MAX;
 	r = queue_alloc(queue, capacity);
-	if (r == 0)
-		r = queue_open_fds(queue);
 	if (r == 0)
 		r = lane_init(&queue->lane, queue->pool);
 	if (r < 0)
@@ -162,11 +126,12 @@ static int queue_open_lane(struct mempool_queue *queue, uint64_t deadline_ns)
 	int r;
 
 	queue_settle(queue);
+	waker_unwatch(&queue->waker);
 	r = lane_open(&queue->lane, deadline_ns);
 	queue->flush_until_ns = 0;
 	if (r < 0)
 		return r;
-	r = queue_watch(queue, queue->lane.cq.channel->fd);
+	r = waker_watch(&queue->waker, queue->lane.cq.channel->fd);
 	if (r == 0)
 		return 0;
 	lane_close(&queue->lane);
@@ -277,7 +242,7 @@ static void queue_free(struct mempool_queue *queue)
 	queue->lane.quiet = true;
 	(void)pthread_mutex_unlock(&pool->lock);
 	queue_give_up(queue);
-	(void)pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	(void)pthread_mutex_lock(&pool->lock);
 	queue_unlink(queue);
 	queue_deinit(queue);
@@ -343,7 +308,8 @@ int mempool_queue_attach(mempool_queue *queue, mempool_lease *lease)
 	r = queue_ensure_lane(queue, deadline_ns);
 	if (r == 0)
 		r = queue_attach(queue, lease, deadline_ns);
-	(void)pthread_mutex_unlock(&queue->lock);
+	queue_notify(queue);
+	queue_unlock(queue);
 	return r;
 }
 
@@ -365,7 +331,8 @@ int mempool_queue_restore(mempool_queue *queue)
 	r = queue_ensure_lane(queue, deadline_ns);
 	if (r == 0)
 		r = queue_attach_all(queue, deadline_ns);
-	(void)pthread_mutex_unlock(&queue->lock);
+	queue_notify(queue);
+	queue_unlock(queue);
 	return r;
 }
 

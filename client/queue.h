@@ -10,6 +10,7 @@
 #include "client/include/mempool.h"
 #include "client/lane.h"
 #include "client/operation.h"
+#include "client/waker.h"
 
 /*
  * A queue of operations with a lane of its own. Its lock guards all of it; the session's lock
@@ -32,9 +33,7 @@ struct mempool_queue {
 	uint64_t
 		flush_until_ns; /* what is in flight comes back until then, or never; 0: not lost */
 	uint64_t due_ns;	/* no operation has an earlier deadline */
-	int poll_fd;		/* readable if one of these is: */
-	int wake_fd;		/* there is something to report */
-	int timer_fd;		/* something is due */
+	struct waker waker;
 };
 
 /** queue_free_all() - no thread uses the session any more */
@@ -64,5 +63,13 @@ static inline uint32_t queue_in_flight(const struct mempool_queue *queue)
 {
 	return (uint32_t)(queue->flight_begun - queue->flight_ended);
 }
+
+/* Who waits for a queue, in submit.c. All with the queue's lock held. */
+
+/** queue_notify() - wake the application for what is done, and whoever waits when something is due */
+void queue_notify(struct mempool_queue *queue);
+
+/** queue_unlock() - give the lock back; those who flush are told if there is nothing to wait for */
+void queue_unlock(struct mempool_queue *queue);
 
 #endif

@@ -347,6 +347,7 @@ void queue_give_up(struct mempool_queue *queue)
 {
 	struct mempool *pool = queue->pool;
 
+	waker_unwatch(&queue->waker);
 	lane_close(&queue->lane);
 	queue->flush_until_ns = 0;
 	(void)pthread_mutex_lock(&pool->lock);
@@ -355,6 +356,9 @@ void queue_give_up(struct mempool_queue *queue)
 						IBV_WC_WR_FLUSH_ERR));
 	run_fail_waiting(queue);
 	(void)pthread_mutex_unlock(&pool->lock);
+	/* The channel, which would have told, is gone. */
+	if (queue->operations.done.first != NULL)
+		waker_say_done(&queue->waker);
 }
 
 uint32_t queue_cancel(struct mempool_queue *queue, uint64_t cookie)

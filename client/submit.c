@@ -2,17 +2,14 @@
 /*
  * What applications do with a queue all the time: submit, poll, wait for its descriptor.
  *
- * Invariant: after mempool_queue_arm() the descriptor becomes readable for whatever there is to
- * do: what came before it was asked to is looked for after it was.
+ * Invariants: after mempool_queue_arm() the descriptor becomes readable for whatever there is to
+ * do: what came before it was asked to is looked for after it was. Whoever takes what the channel
+ * has told, and so could wake another one, tells that one.
  *
  * Thread: any; one at a time on a queue, by its lock.
  */
-#include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "client/error.h"
 #include "client/guard.h"
@@ -49,7 +46,7 @@ int mempool_submit(mempool_queue *queue, const struct mempool_op *ops, size_t co
 	any = submit_take(queue, ops, count, ret_count);
 	if (any)
 		queue_post(queue);
-	(void)pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	return any ? 0
 		   : client_error_raise(MEMPOOL_E_BUSY,
 					"the queue is full of operations that are not reported");
@@ -77,7 +74,7 @@ int mempool_poll(mempool_queue *queue, struct mempool_completion *completions, s
 			.code = operation->code,
 		};
 	}
-	(void)pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	*ret_count = reported;
 	return 0;
 }
@@ -92,44 +89,38 @@ int mempool_cancel(mempool_queue *queue, uint64_t cookie, size_t *ret_count)
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
 	(void)pthread_mutex_lock(&queue->lock);
 	*ret_count = queue_cancel(queue, cookie);
-	(void)pthread_mutex_unlock(&queue->lock);
+	queue_unlock(queue);
 	return 0;
 }
 
 /* Waiting. */
 
-static void submit_set_timer(const struct mempool_queue *queue)
+void queue_notify(struct mempool_queue *queue)
 {
-	uint64_t at_ns = queue_next_ns(queue);
-	struct itimerspec timer = {0};
-
-	/* 0 means never; a time that has passed fires at once. */
-	if (at_ns != UINT64_MAX) {
-		timer.it_value.tv_sec = (time_t)(at_ns / CLOCK_NS_PER_S);
-		timer.it_value.tv_nsec = (long)(at_ns % CLOCK_NS_PER_S);
-	}
-	(void)timerfd_settime(queue->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
+	waker_set_timer(&queue->waker, queue_next_ns(queue));
+	if (queue->operations.done.first != NULL)
+		waker_say_done(&queue->waker);
 }
 
-static void submit_drain(struct mempool_queue *queue)
+/* Costs nothing where nobody flushes. Others may have submitted what is due before all else. */
+void queue_unlock(struct mempool_queue *queue)
 {
-	uint64_t value;
-	ssize_t n = read(queue->wake_fd, &value, sizeof(value));
+	struct waker *waker = &queue->waker;
 
-	(void)n; /* nothing in it is as good */
+	if (waker->flushing > 0 && operations_outstanding(&queue->operations) == 0)
+		waker_say_idle(waker);
+	else if (waker->flushing > 0 && queue_next_ns(queue) < waker->due_ns)
+		waker_set_timer(waker, queue_next_ns(queue));
+	(void)pthread_mutex_unlock(&queue->lock);
+}
+
+/* What the channel has told is looked at now, and then it tells of what comes next. */
+static void submit_look(struct mempool_queue *queue)
+{
 	if (queue->lane.cq.cq != NULL && verbs_cq_rearm(&queue->lane.cq) < 0)
 		queue_give_up(queue);
-}
-
-static void submit_wake(const struct mempool_queue *queue)
-{
-	uint64_t one = 1;
-	ssize_t n;
-
-	if (queue->operations.done.first == NULL)
-		return;
-	n = write(queue->wake_fd, &one, sizeof(one));
-	(void)n; /* it cannot be full */
+	queue_step(queue);
+	queue_notify(queue);
 }
 
 int mempool_queue_fd(mempool_queue *queue)
@@ -140,7 +131,7 @@ int mempool_queue_fd(mempool_queue *queue)
 		return r;
 	if (queue == NULL)
 		return client_error_raise(MEMPOOL_E_INVALID, "no queue was given");
-	return queue->poll_fd;
+	return queue->waker.app_fd;
 }
 
 int mempool_queue_arm(mempool_queue *queue)
@@ -152,35 +143,54 @@ int mempool_queue_arm(mempool_queue *queue)
 	if (queue == NULL)
 		return client_error_raise(MEMPOOL_E_INVALID, "no queue was given");
 	(void)pthread_mutex_lock(&queue->lock);
-	submit_drain(queue);
-	queue_step(queue);
-	submit_set_timer(queue);
-	submit_wake(queue);
-	(void)pthread_mutex_unlock(&queue->lock);
+	waker_take_done(&queue->waker);
+	submit_look(queue);
+	queue_unlock(queue);
 	return 0;
 }
 
-/* Return: are there operations that are not done? The descriptor tells when to look again. */
-static bool submit_look(struct mempool_queue *queue)
+/* Return: are there operations that are not done? flush_fd tells when to look again. */
+static bool submit_is_outstanding(struct mempool_queue *queue)
 {
-	bool outstanding;
+	submit_look(queue);
+	if (operations_outstanding(&queue->operations) == 0)
+		return false;
+	waker_take_idle(&queue->waker);
+	return true;
+}
 
+/* The lock is held before and after. */
+static void submit_sleep(struct mempool_queue *queue, uint64_t ms)
+{
+	struct pollfd fd = {.fd = queue->waker.flush_fd, .events = POLLIN};
+
+	queue_unlock(queue);
+	(void)poll(&fd, 1, ms > INT_MAX ? INT_MAX : (int)ms);
 	(void)pthread_mutex_lock(&queue->lock);
-	submit_drain(queue);
-	queue_step(queue);
-	submit_set_timer(queue);
-	outstanding = operations_outstanding(&queue->operations) > 0;
-	if (!outstanding)
-		submit_wake(queue);
-	(void)pthread_mutex_unlock(&queue->lock);
-	return outstanding;
+}
+
+/* That nothing is outstanding any more stays said until the last one who flushes has seen it. */
+static int submit_flush(struct mempool_queue *queue, uint64_t deadline_ns)
+{
+	uint64_t left_ms = 1;
+
+	queue->waker.flushing++;
+	while (submit_is_outstanding(queue)) {
+		left_ms = clock_left_ms(deadline_ns, clock_now_ns());
+		if (left_ms == 0)
+			break;
+		submit_sleep(queue, left_ms);
+	}
+	if (--queue->waker.flushing == 0)
+		waker_take_idle(&queue->waker);
+	if (left_ms == 0)
+		return client_error_raise(MEMPOOL_E_TIMEOUT, "operations are not done yet");
+	return 0;
 }
 
 int mempool_flush(mempool_queue *queue, uint32_t timeout_ms)
 {
 	uint64_t deadline_ns;
-	uint64_t left_ms;
-	struct pollfd fd;
 	int r = guard_call();
 
 	if (r < 0)
@@ -189,12 +199,8 @@ int mempool_flush(mempool_queue *queue, uint32_t timeout_ms)
 		return client_error_raise(MEMPOOL_E_INVALID, "no queue was given");
 	deadline_ns = clock_add_ms(clock_now_ns(),
 				   timeout_ms != 0 ? timeout_ms : queue->pool->timeout_ms);
-	fd = (struct pollfd){.fd = queue->poll_fd, .events = POLLIN};
-	while (submit_look(queue)) {
-		left_ms = clock_left_ms(deadline_ns, clock_now_ns());
-		if (left_ms == 0)
-			return client_error_raise(MEMPOOL_E_TIMEOUT, "operations are not done yet");
-		(void)poll(&fd, 1, left_ms > INT_MAX ? INT_MAX : (int)left_ms);
-	}
-	return 0;
+	(void)pthread_mutex_lock(&queue->lock);
+	r = submit_flush(queue, deadline_ns);
+	queue_unlock(queue);
+	return r;
 }
