@@ -551,29 +551,51 @@ static int lease_reattached(struct request *request, const struct message *m)
 	return 0;
 }
 
+/*
+ * Lock held from here until it is sent: the number is that of the lane as it is. A lane that the
+ * lease has never been on is as if it had not been asked for when that fails.
+ */
+static int lease_attach_held(struct mempool_lease *lease, struct lane *lane,
+			     struct lease_asking *asking, struct request *request,
+			     uint64_t deadline_ns)
+{
+	struct message m = {.type = MESSAGE_ATTACH};
+	bool is_new;
+	int r;
+
+	if (lane->state != LANE_UP)
+		return client_error_raise(MEMPOOL_E_LANE, "%s", error_text(MEMPOOL_E_LANE));
+	asking->attachment = attachment_find(&lease->own, lane);
+	is_new = asking->attachment == NULL;
+	if (is_new)
+		asking->attachment = attachment_new(&lease->own, lane);
+	if (asking->attachment == NULL)
+		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
+	asking->incarnation = lane->incarnation;
+	asking->number = lane->number;
+	m.u.attach = (struct message_attach){.lease_id = lease->id, .lane = asking->number};
+	r = lease_call_held(lease, &m, request, deadline_ns);
+	if (r == MEMPOOL_E_TIMEOUT || r == MEMPOOL_E_LANE_STATE)
+		lane_lose(lane, MEMPOOL_E_LANE, error_text(MEMPOOL_E_LANE));
+	if (r < 0 && is_new && asking->attachment->incarnation == 0)
+		attachment_remove(&lease->own, lane);
+	return r;
+}
+
 int lease_attach(struct mempool_lease *lease, struct lane *lane, uint64_t deadline_ns)
 {
 	struct lease_asking asking = {.lease = lease};
-	struct message m = {.type = MESSAGE_ATTACH};
 	struct mempool *pool = lease->pool;
+	struct request request;
 	int r;
 
+	r = request_init(&request, MESSAGE_GRANT, lease_reattached, &asking);
+	if (r < 0)
+		return client_error_raise(client_error_errno(r), "cannot wait for an answer");
 	(void)pthread_mutex_lock(&pool->lock);
-	asking.incarnation = lane->incarnation;
-	asking.number = lane->number;
-	asking.attachment = attachment_find(&lease->own, lane);
-	if (asking.attachment == NULL)
-		asking.attachment = attachment_new(&lease->own, lane);
+	r = lease_attach_held(lease, lane, &asking, &request, deadline_ns);
 	(void)pthread_mutex_unlock(&pool->lock);
-	if (asking.attachment == NULL)
-		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
-	m.u.attach = (struct message_attach){.lease_id = lease->id, .lane = asking.number};
-	r = lease_request(lease, &m, MESSAGE_GRANT, lease_reattached, &asking, deadline_ns);
-	if (r != MEMPOOL_E_TIMEOUT && r != MEMPOOL_E_LANE_STATE)
-		return r;
-	(void)pthread_mutex_lock(&pool->lock);
-	lane_lose(lane, MEMPOOL_E_LANE, error_text(MEMPOOL_E_LANE));
-	(void)pthread_mutex_unlock(&pool->lock);
+	request_deinit(&request);
 	return r;
 }
 

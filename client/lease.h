@@ -186,7 +186,8 @@ int lease_renew(struct mempool_lease *lease, uint64_t ttl_ms, uint64_t deadline_
  * while nobody uses the lease)
  *
  * Return: 0, or a code with the last error set; if it says that the lease has ended, then the
- * lease has that reason from now on. At a time-out the lane is lost: its keys are not known.
+ * lease has that reason from now on. MEMPOOL_E_LANE: the lane is not up, and nothing was asked. At
+ * a time-out the lane is lost: its keys are not known.
  */
 int lease_attach(struct mempool_lease *lease, struct lane *lane, uint64_t deadline_ns);
 

@@ -6,7 +6,8 @@
  * Invariants: the queue is the lane's holder from its beginning to its end. A lane that goes takes
  * with it what its channel has to tell; whoever made it go says so instead.
  *
- * Thread: any; the queue's lock is held, and so calls that wait hold up others on this queue.
+ * Thread: any; while a lane is opened, or a lease attached, the queue's lock is held, and others on
+ * this queue are held up. For sessions and leases it is waited without.
  */
 #include "client/queue.h"
 
@@ -121,6 +122,22 @@ static void queue_settle(struct mempool_queue *queue)
 	}
 }
 
+/* What is wrong with the connection, whatever it is, asks the caller to try again. */
+static int queue_told(int code)
+{
+	switch (code) {
+	case MEMPOOL_E_LANE_STATE:
+	case MEMPOOL_E_UNREACHABLE:
+	case MEMPOOL_E_REJECTED:
+	case MEMPOOL_E_NO_RDMA:
+	case MEMPOOL_E_INTERNAL:
+		return client_error_raise(MEMPOOL_E_LANE, "the data connection is not open: %s",
+					  mempool_last_error());
+	default:
+		return code;
+	}
+}
+
 static int queue_open_lane(struct mempool_queue *queue, uint64_t deadline_ns)
 {
 	int r;
@@ -130,7 +147,7 @@ static int queue_open_lane(struct mempool_queue *queue, uint64_t deadline_ns)
 	r = lane_open(&queue->lane, deadline_ns);
 	queue->flush_until_ns = 0;
 	if (r < 0)
-		return r;
+		return queue_told(r);
 	r = waker_watch(&queue->waker, queue->lane.cq.channel->fd);
 	if (r == 0)
 		return 0;
@@ -143,16 +160,52 @@ static int queue_ensure_lane(struct mempool_queue *queue, uint64_t deadline_ns)
 	return lane_is_up(&queue->lane) ? 0 : queue_open_lane(queue, deadline_ns);
 }
 
-static int queue_attach(struct mempool_queue *queue, struct mempool_lease *lease,
-			uint64_t deadline_ns)
+static int queue_restore_lane(struct mempool_queue *queue, uint64_t deadline_ns)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&queue->lock);
+	r = queue_ensure_lane(queue, deadline_ns);
+	queue_notify(queue);
+	queue_unlock(queue);
+	return r;
+}
+
+/* Leases. */
+
+static bool queue_has(struct mempool_queue *queue, struct mempool_lease *lease)
+{
+	return lane_is_up(&queue->lane) && lease_is_attached(lease, &queue->lane);
+}
+
+/*
+ * Without the queue's lock: a change of the lease waits for what is in flight, which is seen to by
+ * others who use the queue.
+ */
+static int queue_await_lease(struct mempool_queue *queue, struct mempool_lease *lease,
+			     uint64_t deadline_ns)
 {
 	int r = reconnect_await_lease(lease, deadline_ns);
 
-	if (r == 0)
-		r = lease_settle(lease, deadline_ns);
-	if (r < 0 || lease_is_attached(lease, &queue->lane))
+	if (r < 0)
 		return r;
-	return lease_attach(lease, &queue->lane, deadline_ns);
+	return queue_has(queue, lease) ? lease_check_usable(lease)
+				       : lease_settle(lease, deadline_ns);
+}
+
+/* The lane may have been lost while the lease was waited for. */
+static int queue_attach(struct mempool_queue *queue, struct mempool_lease *lease,
+			uint64_t deadline_ns)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&queue->lock);
+	r = queue_ensure_lane(queue, deadline_ns);
+	if (r == 0 && !lease_is_attached(lease, &queue->lane))
+		r = queue_told(lease_attach(lease, &queue->lane, deadline_ns));
+	queue_notify(queue);
+	queue_unlock(queue);
+	return r;
 }
 
 /* Session's lock held. Of one whose session is lost that is not known. */
@@ -163,51 +216,88 @@ static bool queue_lease_is_over(const struct mempool_lease *lease)
 	return code != 0 && code != MEMPOOL_E_SESSION_LOST;
 }
 
-/* Return: a lease that was attached and is not any more, kept; or NULL. */
-static struct mempool_lease *queue_next_lease(struct mempool_queue *queue)
+/* Session's lock held. Was it attached, and is it not any more? */
+static bool queue_misses(const struct mempool_queue *queue, struct mempool_lease *lease)
 {
-	struct mempool *pool = queue->pool;
-	struct mempool_lease *lease;
+	struct attachment *at = attachment_find(&lease->own, &queue->lane);
 
-	(void)pthread_mutex_lock(&pool->lock);
-	for (lease = pool->leases; lease != NULL; lease = lease->next) {
-		struct attachment *at = attachment_find(&lease->own, &queue->lane);
-
-		if (at != NULL && !attachment_is_good(at) && !queue_lease_is_over(lease))
-			break;
-	}
-	if (lease != NULL)
-		lease->queued++;
-	(void)pthread_mutex_unlock(&pool->lock);
-	return lease;
+	return at != NULL && !attachment_is_good(at) && !queue_lease_is_over(lease);
 }
 
-/* Return: is it over? */
-static bool queue_let_go(struct mempool_queue *queue, struct mempool_lease *lease)
+/* Return: the next one that is missing, kept, or NULL; @lease is not kept any more; NULL: first. */
+static struct mempool_lease *queue_next_lease(struct mempool_queue *queue,
+					      struct mempool_lease *lease)
 {
 	struct mempool *pool = queue->pool;
-	bool over;
+	struct mempool_lease *next;
 
 	(void)pthread_mutex_lock(&pool->lock);
-	lease->queued--;
-	over = queue_lease_is_over(lease);
+	next = lease != NULL ? lease->next : pool->leases;
+	while (next != NULL && !queue_misses(queue, next))
+		next = next->next;
+	if (next != NULL)
+		next->queued++;
+	if (lease != NULL)
+		lease->queued--;
 	(void)pthread_mutex_unlock(&pool->lock);
-	return over;
+	return next;
 }
 
 /* A lease that has ended meanwhile is no failure. */
-static int queue_attach_all(struct mempool_queue *queue, uint64_t deadline_ns)
+static int queue_reattach(struct mempool_queue *queue, struct mempool_lease *lease,
+			  uint64_t deadline_ns)
 {
-	struct mempool_lease *lease = queue_next_lease(queue);
+	struct mempool *pool = queue->pool;
+	bool over;
+	int r;
+
+	r = queue_await_lease(queue, lease, deadline_ns);
+	if (r == 0)
+		r = queue_attach(queue, lease, deadline_ns);
+	(void)pthread_mutex_lock(&pool->lock);
+	over = queue_lease_is_over(lease);
+	(void)pthread_mutex_unlock(&pool->lock);
+	return over ? 0 : r;
+}
+
+/* One that fails leaves the others alone. Return: 0, or the code of the first that has failed. */
+static int queue_reattach_each(struct mempool_queue *queue, uint64_t deadline_ns)
+{
+	struct mempool_lease *lease = queue_next_lease(queue, NULL);
+	int first = 0;
 	int r;
 
 	while (lease != NULL) {
-		r = queue_attach(queue, lease, deadline_ns);
-		if (!queue_let_go(queue, lease) && r < 0)
-			return r;
-		lease = queue_next_lease(queue);
+		r = first == MEMPOOL_E_TIMEOUT ? first : queue_reattach(queue, lease, deadline_ns);
+		if (first == 0)
+			first = r;
+		lease = queue_next_lease(queue, lease);
 	}
-	return 0;
+	return first;
+}
+
+static uint64_t queue_incarnation(struct mempool_queue *queue)
+{
+	struct mempool *pool = queue->pool;
+	uint64_t incarnation;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	incarnation = queue->lane.incarnation;
+	(void)pthread_mutex_unlock(&pool->lock);
+	return incarnation;
+}
+
+/* If the lane was lost and opened once more meanwhile, those that were first are missing again. */
+static int queue_reattach_all(struct mempool_queue *queue, uint64_t deadline_ns)
+{
+	uint64_t incarnation;
+	int r;
+
+	do {
+		incarnation = queue_incarnation(queue);
+		r = queue_reattach_each(queue, deadline_ns);
+	} while (r == 0 && incarnation != queue_incarnation(queue));
+	return r;
 }
 
 /* The library's functions. */
@@ -300,17 +390,11 @@ int mempool_queue_attach(mempool_queue *queue, mempool_lease *lease)
 	if (queue == NULL || lease == NULL || lease->pool != queue->pool)
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
 	deadline_ns = pool_deadline(queue->pool);
-	/* Others may go on with the queue meanwhile. */
+	/* Others may go on with the queue while the lease is waited for. */
 	r = reconnect_await(queue->pool, deadline_ns);
-	if (r < 0)
-		return r;
-	(void)pthread_mutex_lock(&queue->lock);
-	r = queue_ensure_lane(queue, deadline_ns);
 	if (r == 0)
-		r = queue_attach(queue, lease, deadline_ns);
-	queue_notify(queue);
-	queue_unlock(queue);
-	return r;
+		r = queue_await_lease(queue, lease, deadline_ns);
+	return r < 0 ? r : queue_attach(queue, lease, deadline_ns);
 }
 
 int mempool_queue_restore(mempool_queue *queue)
@@ -327,13 +411,8 @@ int mempool_queue_restore(mempool_queue *queue)
 	r = reconnect_await(queue->pool, deadline_ns);
 	if (r < 0)
 		return r;
-	(void)pthread_mutex_lock(&queue->lock);
-	r = queue_ensure_lane(queue, deadline_ns);
-	if (r == 0)
-		r = queue_attach_all(queue, deadline_ns);
-	queue_notify(queue);
-	queue_unlock(queue);
-	return r;
+	r = queue_restore_lane(queue, deadline_ns);
+	return r < 0 ? r : queue_reattach_all(queue, deadline_ns);
 }
 
 int mempool_queue_info(mempool_queue *queue, struct mempool_queue_info *ret_info)

@@ -16,6 +16,7 @@
 #include "client/queue.h"
 #include "common/clock.h"
 #include "tests/integration/harness.h"
+#include "tests/integration/held.h"
 #include "tests/integration/queues.h"
 #include "tests/unit/random.h"
 
@@ -26,39 +27,6 @@
 #define LATE_MS	 1000
 #define LOOP_OPS 4
 #define NO_WAIT	 "\"lane_wait_min\": \"0\""
-
-/* A device that gives back as many work requests as it is let. */
-
-static _Atomic(struct ibv_cq *) held;
-static atomic_int let;
-
-int __real_verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc);
-int __wrap_verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc);
-
-int __wrap_verbs_poll_cq(struct ibv_cq *cq, int cap, struct ibv_wc *ret_wc)
-{
-	int n;
-
-	if (cq != atomic_load(&held))
-		return __real_verbs_poll_cq(cq, cap, ret_wc);
-	if (cap > atomic_load(&let))
-		cap = atomic_load(&let);
-	n = cap > 0 ? __real_verbs_poll_cq(cq, cap, ret_wc) : 0;
-	if (n > 0)
-		(void)atomic_fetch_sub(&let, n);
-	return n;
-}
-
-static void hold(const mempool_queue *queue, int count)
-{
-	atomic_store(&let, count);
-	atomic_store(&held, queue->lane.cq.cq);
-}
-
-static void let_go(void)
-{
-	atomic_store(&held, NULL);
-}
 
 /* A queue with a lease and a buffer. */
 struct scene {
@@ -130,11 +98,11 @@ static void lane_is_opened_anew(bool by_attach)
 	make(alpha, &scene);
 	CHECK(!test_has_failed());
 	CHECK_INT(harness_acquire(alpha, PAGE, TTL_MS, &other), 0);
-	hold(scene.queue, 0);
+	held_begin(scene.queue->lane.cq.cq, 0);
 	CHECK(submit(&scene, 0));
 	CHECK_INT(mempool_queue_arm(scene.queue), 0);
 	lose_lane(&scene);
-	let_go();
+	held_end();
 	if (by_attach)
 		CHECK_INT(mempool_queue_attach(scene.queue, other), 0);
 	else
@@ -180,10 +148,10 @@ TEST(queue_wake__flush_takes_nothing_away)
 	CHECK_INT(mempool_queue_arm(scene.queue), 0);
 	(void)epoll_wait(fd, &event, 1, 0);
 	/* Done before it flushes ... */
-	hold(scene.queue, 1);
+	held_begin(scene.queue->lane.cq.cq, 1);
 	CHECK(submit(&scene, 0));
 	CHECK(submit(&scene, 1));
-	while (atomic_load(&let) > 0)
+	while (held_left() > 0)
 		CHECK_INT(mempool_queue_arm(scene.queue), 0);
 	CHECK_INT(mempool_flush(scene.queue, 1), MEMPOOL_E_TIMEOUT);
 	CHECK(is_readable(scene.queue, 0));
@@ -192,14 +160,14 @@ TEST(queue_wake__flush_takes_nothing_away)
 	/* ... and by what it has found itself. */
 	CHECK_INT(mempool_queue_arm(scene.queue), 0);
 	CHECK(submit(&scene, 2));
-	atomic_store(&let, 1);
-	while (atomic_load(&let) > 0)
+	held_let(1);
+	while (held_left() > 0)
 		CHECK_INT(mempool_flush(scene.queue, 1), MEMPOOL_E_TIMEOUT);
 	CHECK(is_readable(scene.queue, 0));
 	CHECK_INT(epoll_wait(fd, &event, 1, 0), 1);
 	CHECK_INT(report(scene.queue), 1);
 	CHECK_INT(mempool_queue_arm(scene.queue), 0);
-	let_go();
+	held_end();
 	CHECK_INT(mempool_flush(scene.queue, 0), 0);
 	CHECK(is_readable(scene.queue, 0));
 	CHECK_INT(report(scene.queue), 1);
@@ -335,17 +303,17 @@ TEST(queue_wake__last_one_ends_without_the_device)
 	CHECK_INT(mempool_queue_create(alpha, &opts, &scene.queue), 0);
 	CHECK_INT(mempool_queue_attach(scene.queue, scene.lease), 0);
 	flusher = (struct flusher){.queue = scene.queue};
-	hold(scene.queue, 0);
+	held_begin(scene.queue->lane.cq.cq, 0);
 	CHECK(submit(&scene, 0));
 	CHECK(submit(&scene, 1));
 	CHECK_INT(pthread_create(&thread, NULL, flush_once, &flusher), 0);
 	harness_sleep_ms(200);
 	/* It sleeps; what it would be woken for has come and is not to be had yet. */
 	r = mempool_cancel(scene.queue, 1, &n);
-	atomic_store(&let, 1);
-	while (report(scene.queue) == 0 || atomic_load(&let) > 0)
+	held_let(1);
+	while (report(scene.queue) == 0 || held_left() > 0)
 		;
-	let_go();
+	held_end();
 	returned = atomic_load(&flusher.turns) > 0 || flush_returns(&flusher);
 	CHECK_INT(pthread_join(thread, NULL), 0);
 	CHECK_INT(r, 0);
