@@ -5,9 +5,10 @@
  * so a transfer is three counters and a ring of pieces.
  *
  * Invariants: nothing is reported before all that was posted has completed. Before each piece
- * it is asked where it may go; a lease that is being taken back gets no further one, and there is
- * none after the deadline, however fast pieces complete. A failed piece costs the lane. Memory that is registered goes without a staging buffer, and is held
- * until the device is done with it.
+ * it is asked where it may go, and nothing that takes time comes between that and its posting; a
+ * lease that is being taken back gets no further one, and there is none after the deadline, however
+ * fast pieces complete. A failed piece costs the lane. Memory that is registered goes without a
+ * staging buffer, and is held until the device is done with it.
  *
  * Thread: any; the caller's thread is the holder of the lane meanwhile.
  */
@@ -104,9 +105,6 @@ static int transfer_post(struct transfer *t, const struct message_descriptor *de
 	struct transfer_piece piece = {0};
 	int r;
 
-	if (t->at_bytes == 0)
-		(void)memory_find(transfer_memory(t), lane->pd, segment->buf, segment->len_bytes,
-				  &t->hold);
 	transfer_local(t, user, &work);
 	split_next(descriptor, segment->offset_bytes + t->at_bytes,
 		   segment->len_bytes - t->at_bytes,
@@ -114,8 +112,13 @@ static int transfer_post(struct transfer *t, const struct message_descriptor *de
 		   &work.remote);
 	if (!transfer_is_direct(t))
 		piece.user = user;
-	if (t->writes && piece.user != NULL)
+	if (t->writes && piece.user != NULL) {
 		memcpy(work.local, user, work.remote.len_bytes);
+		/* Memory that had to be read from a disk first takes its time. */
+		t->stopped = lease_check_usable(t->turn.lease);
+		if (t->stopped < 0)
+			return 0;
+	}
 	r = lane_post(lane, &work);
 	if (r < 0)
 		return r;
@@ -129,13 +132,22 @@ static int transfer_is_late(void)
 	return client_error_raise(MEMPOOL_E_TIMEOUT, "the transfer did not complete in time");
 }
 
-/* Return: 0, or the code for which the next piece may not be posted. */
+/*
+ * To register memory takes time: it is done before it is asked where the piece may go.
+ * Return: 0, or the code for which the next piece may not be posted.
+ */
 static int transfer_next(struct transfer *t, struct message_descriptor *ret_descriptor)
 {
+	const struct mempool_segment *segment = &t->segments[t->segment];
+	struct lane *lane = t->turn.lane;
+
+	if (t->at_bytes == 0)
+		(void)memory_find(transfer_memory(t), lane->pd, segment->buf, segment->len_bytes,
+				  &t->hold);
 	if (clock_now_ns() >= t->turn.deadline_ns)
 		return transfer_is_late();
-	return lease_window_at(t->turn.lease, t->turn.lane,
-			       t->segments[t->segment].offset_bytes + t->at_bytes, ret_descriptor);
+	return lease_window_at(t->turn.lease, lane, segment->offset_bytes + t->at_bytes,
+			       ret_descriptor);
 }
 
 /* Posts as many pieces as there is room for. Return: 0, or a negative errno. */
