@@ -45,27 +45,44 @@ struct pool_device {
 	struct ibv_pd *pd;
 };
 
+static int pool_add_device(struct mempool *pool, struct ibv_context *context)
+{
+	struct pool_device *device = calloc(1, sizeof(*device));
+
+	if (device == NULL)
+		return -ENOMEM;
+	errno = 0;
+	device->pd = ibv_alloc_pd(context);
+	if (device->pd == NULL) {
+		free(device);
+		return errno != 0 ? -errno : -EIO;
+	}
+	device->context = context;
+	device->next = pool->devices;
+	pool->devices = device;
+	return 0;
+}
+
+/* The one that is used is the first from now on. */
 int pool_pd(struct mempool *pool, struct ibv_context *context, struct ibv_pd **ret_pd)
 {
-	struct pool_device *device = pool->devices;
+	struct pool_device **at = &pool->devices;
+	struct pool_device *device;
+	int r;
 
-	while (device != NULL && device->context != context)
-		device = device->next;
-	if (device == NULL) {
-		device = calloc(1, sizeof(*device));
-		if (device == NULL)
-			return -ENOMEM;
-		errno = 0;
-		device->pd = ibv_alloc_pd(context);
-		if (device->pd == NULL) {
-			free(device);
-			return errno != 0 ? -errno : -EIO;
-		}
-		device->context = context;
+	while (*at != NULL && (*at)->context != context)
+		at = &(*at)->next;
+	device = *at;
+	if (device != NULL) {
+		*at = device->next;
 		device->next = pool->devices;
 		pool->devices = device;
+	} else {
+		r = pool_add_device(pool, context);
+		if (r < 0)
+			return r;
 	}
-	*ret_pd = device->pd;
+	*ret_pd = pool->devices->pd;
 	return 0;
 }
 
