@@ -45,16 +45,20 @@ static void cache_link(struct cache *cache, struct cache_entry *entry)
 	cache->newest = entry;
 }
 
-static void cache_drop(struct cache *cache, struct cache_entry *entry)
+/* Return: 0 or a negative errno: what cannot be unregistered stays so until the process ends. */
+static int cache_drop(struct cache *cache, struct cache_entry *entry)
 {
+	int r;
+
 	registry_remove(&cache->registry, entry->start);
 	cache_unlink(cache, entry);
 	cache->stats.entries--;
 	cache->stats.bytes -= entry->len_bytes;
-	/* What cannot be unregistered stays so until the process ends. */
-	if (verbs_dereg_mr(entry->mr) < 0)
+	r = verbs_dereg_mr(entry->mr);
+	if (r < 0)
 		cache->stats.failures++;
 	free(entry);
+	return r;
 }
 
 /* Return: is there room for so many bytes of one entry more? */
@@ -75,7 +79,7 @@ static bool cache_make_room(struct cache *cache, uint64_t len_bytes)
 		struct cache_entry *newer = at->prev;
 
 		if (at->users == 0) {
-			cache_drop(cache, at);
+			(void)cache_drop(cache, at);
 			cache->stats.evictions++;
 		}
 		at = newer;
@@ -83,16 +87,26 @@ static bool cache_make_room(struct cache *cache, uint64_t len_bytes)
 	return cache_has_room(cache, len_bytes);
 }
 
-/* Return: 0, or -EBUSY if some of it is in use; that stays. */
+/* Return: 0; -EBUSY if some of it is in use, and stays; or how unregistering some of it failed. */
 static int cache_drop_range(struct cache *cache, uint64_t start, uint64_t len_bytes)
 {
 	struct cache_entry *entry = registry_overlap(&cache->registry, start, len_bytes);
+	int first = 0;
+	int r;
 
 	while (entry != NULL && entry->users == 0) {
-		cache_drop(cache, entry);
+		r = cache_drop(cache, entry);
+		if (first == 0)
+			first = r;
 		entry = registry_overlap(&cache->registry, start, len_bytes);
 	}
-	return entry == NULL ? 0 : -EBUSY;
+	return entry == NULL ? first : -EBUSY;
+}
+
+static bool cache_is_beyond(const struct cache *cache)
+{
+	return cache->stats.entries > cache->limits.entries_max ||
+	       cache->stats.bytes > cache->limits.bytes_max;
 }
 
 void cache_limit(struct cache *cache, const struct mempool_cache_opts *limits)
@@ -102,43 +116,81 @@ void cache_limit(struct cache *cache, const struct mempool_cache_opts *limits)
 	(void)pthread_mutex_lock(&cache->lock);
 	cache->limits = *limits;
 	at = cache->oldest;
-	while (at != NULL && (cache->stats.entries > limits->entries_max ||
-			      cache->stats.bytes > limits->bytes_max)) {
+	while (at != NULL && cache_is_beyond(cache)) {
 		struct cache_entry *newer = at->prev;
 
 		if (at->users == 0)
-			cache_drop(cache, at);
+			(void)cache_drop(cache, at);
 		at = newer;
 	}
 	(void)pthread_mutex_unlock(&cache->lock);
 }
 
+/* Return: can there be room, if all goes that is not in use? Nothing has gone yet. */
+static bool cache_may_fit(const struct cache *cache, uint64_t start, uint64_t len_bytes)
+{
+	uint64_t used_bytes = 0;
+	uint32_t used = 0;
+
+	for (const struct cache_entry *at = cache->newest; at != NULL; at = at->next) {
+		if (at->users == 0)
+			continue;
+		if (start - at->start < at->len_bytes || at->start - start < len_bytes)
+			return false;
+		used++;
+		used_bytes += at->len_bytes;
+	}
+	return used < cache->limits.entries_max && used_bytes <= cache->limits.bytes_max &&
+	       len_bytes <= cache->limits.bytes_max - used_bytes;
+}
+
+/* Lets go of what is in the way. */
+static bool cache_clear(struct cache *cache, uint64_t start, uint64_t len_bytes)
+{
+	return cache_drop_range(cache, start, len_bytes) != -EBUSY &&
+	       cache_make_room(cache, len_bytes);
+}
+
+/*
+ * Refused for memory that is only to be read, say: nothing else goes for that. If it is refused
+ * since too much is locked it may be had when others have gone.
+ */
+static int cache_register(struct cache *cache, struct ibv_pd *pd, struct cache_entry *entry)
+{
+	void *bytes = (void *)(uintptr_t)entry->start;
+	int r;
+
+	if (!cache_may_fit(cache, entry->start, entry->len_bytes))
+		return -ENOSPC;
+	r = verbs_reg_mr(pd, bytes, entry->len_bytes, IBV_ACCESS_LOCAL_WRITE, &entry->mr);
+	if (r < 0 && r != -ENOMEM)
+		return r;
+	if (!cache_clear(cache, entry->start, entry->len_bytes))
+		return -ENOSPC;
+	return r == 0 ? 0
+		      : verbs_reg_mr(pd, bytes, entry->len_bytes, IBV_ACCESS_LOCAL_WRITE,
+				     &entry->mr);
+}
+
 static struct cache_entry *cache_add(struct cache *cache, struct ibv_pd *pd, uint64_t start,
 				     uint64_t len_bytes)
 {
-	struct cache_entry *entry;
+	struct cache_entry *entry = calloc(1, sizeof(*entry));
 
-	if (cache_drop_range(cache, start, len_bytes) < 0 || !cache_make_room(cache, len_bytes))
-		return NULL;
-	entry = calloc(1, sizeof(*entry));
 	if (entry == NULL)
 		return NULL;
 	entry->start = start;
 	entry->len_bytes = len_bytes;
-	/* Refused for memory that is only to be read, or more than may be locked. */
-	if (verbs_reg_mr(pd, (void *)(uintptr_t)start, len_bytes, IBV_ACCESS_LOCAL_WRITE,
-			 &entry->mr) < 0)
+	if (cache_register(cache, pd, entry) < 0 ||
+	    registry_insert(&cache->registry, start, len_bytes, entry) < 0)
 		goto err_free;
-	if (registry_insert(&cache->registry, start, len_bytes, entry) < 0)
-		goto err_dereg;
 	cache_link(cache, entry);
 	cache->stats.entries++;
 	cache->stats.bytes += len_bytes;
 	return entry;
 
-err_dereg:
-	(void)verbs_dereg_mr(entry->mr);
 err_free:
+	(void)verbs_dereg_mr(entry->mr);
 	free(entry);
 	return NULL;
 }
@@ -179,6 +231,9 @@ void cache_put(struct cache *cache, struct cache_entry *entry)
 {
 	(void)pthread_mutex_lock(&cache->lock);
 	entry->users--;
+	/* The limits have become lower, or the cache was turned off, since it was taken. */
+	if (entry->users == 0 && cache_is_beyond(cache))
+		(void)cache_drop(cache, entry);
 	(void)pthread_mutex_unlock(&cache->lock);
 }
 
@@ -202,7 +257,7 @@ void cache_read_stats(struct cache *cache, struct mempool_cache_stats *ret_stats
 void cache_deinit(struct cache *cache)
 {
 	while (cache->oldest != NULL)
-		cache_drop(cache, cache->oldest);
+		(void)cache_drop(cache, cache->oldest);
 	registry_deinit(&cache->registry);
 	(void)pthread_mutex_destroy(&cache->lock);
 }

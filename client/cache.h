@@ -47,7 +47,12 @@ struct cache_entry *cache_get(struct cache *cache, struct ibv_pd *pd, uint64_t s
 			      uint64_t len_bytes);
 void cache_put(struct cache *cache, struct cache_entry *entry);
 
-/** cache_forget() - what has a part of a range goes; Return: 0, or -EBUSY (some of it is in use) */
+/**
+ * cache_forget() - what has a part of a range goes
+ *
+ * Return: 0, -EBUSY (some of it is in use, and stays), or another negative errno (some of it could
+ * not be unregistered; the cache does not have it any more, but the device does).
+ */
 int cache_forget(struct cache *cache, uint64_t start, uint64_t len_bytes);
 
 /** cache_read_stats() - a copy */

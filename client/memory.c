@@ -24,7 +24,10 @@
 #include "common/verbs.h"
 #include "proto/error.h"
 
-#define MEMORY_HUGE_BYTES (UINT64_C(2) << 20)
+/* Whatever size of huge pages is the default. */
+#define MEMORY_HUGE_SHIFT 21
+#define MEMORY_HUGE_BYTES (UINT64_C(1) << MEMORY_HUGE_SHIFT)
+#define MEMORY_HUGE_FLAGS (MAP_HUGETLB | (MEMORY_HUGE_SHIFT << MAP_HUGE_SHIFT))
 
 int memory_init(struct memory *memory)
 {
@@ -242,7 +245,7 @@ static int memory_map_buf(struct mempool_buf *made, uint32_t flags)
 		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough memory");
 	made->mapped_bytes = mapped_bytes;
 	if (huge)
-		made->bytes = memory_map(mapped_bytes, MAP_HUGETLB);
+		made->bytes = memory_map(mapped_bytes, MEMORY_HUGE_FLAGS);
 	if (made->bytes == NULL && (flags & MEMPOOL_BUF_HUGE_ONLY) != 0)
 		return client_error_raise(MEMPOOL_E_NO_MEMORY, "not enough huge pages of 2 MiB");
 	if (made->bytes == NULL)
@@ -292,14 +295,54 @@ int mempool_buf_register(mempool *pool, void *bytes, size_t len_bytes, mempool_b
 	return memory_register(pool, &made, ret_buf);
 }
 
-/* Lock held. What is to be undone comes into @ret_was. */
-static int memory_leave(struct mempool_buf *buf, struct mempool_buf *ret_was)
+static int memory_stays(int r)
+{
+	return client_error_raise(MEMPOOL_E_SYSTEM, "the memory could not be unregistered: %s",
+				  strerrordesc_np(-r));
+}
+
+/* Lock held. */
+static int memory_check_free(const struct mempool_buf *buf)
 {
 	if (!buf->live)
 		return client_error_raise(MEMPOOL_E_STATE, "the buffer has been given back");
 	if (buf->users > 0)
 		return client_error_raise(MEMPOOL_E_BUSY, "%" PRIu32 " operations use the buffer",
 					  buf->users);
+	return 0;
+}
+
+/*
+ * What a lane on another device than the buffer's has used of it, the cache has registered.
+ * Return: 0, or a code; MEMPOOL_E_SYSTEM: the device has some of it for good.
+ */
+static int memory_uncache(struct mempool_buf *buf)
+{
+	struct memory *memory = &buf->pool->memory;
+	uint64_t len_bytes;
+	uint8_t *bytes;
+	int r;
+
+	(void)pthread_mutex_lock(&memory->lock);
+	r = memory_check_free(buf);
+	bytes = buf->bytes;
+	len_bytes = buf->mapped_bytes > 0 ? buf->mapped_bytes : buf->len_bytes;
+	(void)pthread_mutex_unlock(&memory->lock);
+	if (r < 0)
+		return r;
+	r = cache_forget(&memory->cache, (uintptr_t)bytes, len_bytes);
+	if (r == -EBUSY)
+		return client_error_raise(MEMPOOL_E_BUSY, "a transfer uses the buffer");
+	return r < 0 ? memory_stays(r) : 0;
+}
+
+/* Lock held. What is to be undone comes into @ret_was. */
+static int memory_leave(struct mempool_buf *buf, struct mempool_buf *ret_was)
+{
+	int r = memory_check_free(buf);
+
+	if (r < 0)
+		return r;
 	*ret_was = *buf;
 	buf->live = false;
 	registry_remove(&buf->pool->memory.registry, (uintptr_t)buf->bytes);
@@ -310,6 +353,7 @@ int mempool_buf_free(mempool_buf *buf)
 {
 	struct mempool_buf was = {0};
 	struct memory *memory;
+	int kept;
 	int r = guard_call();
 
 	if (r < 0)
@@ -317,20 +361,21 @@ int mempool_buf_free(mempool_buf *buf)
 	if (buf == NULL)
 		return 0;
 	memory = &buf->pool->memory;
+	kept = memory_uncache(buf);
+	if (kept < 0 && kept != MEMPOOL_E_SYSTEM)
+		return kept;
 	(void)pthread_mutex_lock(&memory->lock);
 	r = memory_leave(buf, &was);
 	(void)pthread_mutex_unlock(&memory->lock);
 	if (r < 0)
 		return r;
+	if (kept < 0)
+		was.mapped_bytes = 0;
 	r = memory_undo(&was);
 	(void)pthread_mutex_lock(&memory->lock);
 	memory_give_handle(memory, buf);
 	(void)pthread_mutex_unlock(&memory->lock);
-	if (r < 0)
-		return client_error_raise(MEMPOOL_E_SYSTEM,
-					  "the memory could not be unregistered: %s",
-					  strerrordesc_np(-r));
-	return 0;
+	return r < 0 ? memory_stays(r) : kept;
 }
 
 void *mempool_buf_bytes(mempool_buf *buf)
@@ -381,9 +426,10 @@ int mempool_cache_forget(mempool *pool, const void *bytes, size_t len_bytes)
 		return r;
 	if (pool == NULL || bytes == NULL)
 		return client_error_raise(MEMPOOL_E_INVALID, "an argument is not valid");
-	if (cache_forget(&pool->memory.cache, (uintptr_t)bytes, len_bytes) < 0)
+	r = cache_forget(&pool->memory.cache, (uintptr_t)bytes, len_bytes);
+	if (r == -EBUSY)
 		return client_error_raise(MEMPOOL_E_BUSY, "a transfer uses that memory");
-	return 0;
+	return r < 0 ? memory_stays(r) : 0;
 }
 
 int mempool_cache_stats(mempool *pool, struct mempool_cache_stats *ret_stats)

@@ -15,7 +15,9 @@
 
 static uint32_t registered; /* now */
 static uint32_t registrations;
-static int refuse; /* what the next registrations end with */
+static int refuse;	   /* what the next registrations end with */
+static int refuse_count;   /* so many of them; -1: all */
+static int refuse_to_drop; /* what unregistering ends with */
 static struct ibv_pd pd;
 static struct ibv_pd other_pd;
 
@@ -27,8 +29,10 @@ int __wrap_verbs_reg_mr(struct ibv_pd *on, void *addr, size_t len_bytes, int acc
 			struct ibv_mr **ret_mr)
 {
 	(void)access;
-	if (refuse < 0)
+	if (refuse < 0 && refuse_count != 0) {
+		refuse_count -= refuse_count > 0;
 		return refuse;
+	}
 	*ret_mr = calloc(1, sizeof(**ret_mr));
 	if (*ret_mr == NULL)
 		abort();
@@ -40,6 +44,10 @@ int __wrap_verbs_reg_mr(struct ibv_pd *on, void *addr, size_t len_bytes, int acc
 
 int __wrap_verbs_dereg_mr(struct ibv_mr *mr)
 {
+	if (mr == NULL)
+		return 0;
+	if (refuse_to_drop < 0)
+		return refuse_to_drop;
 	registered--;
 	free(mr);
 	return 0;
@@ -58,6 +66,8 @@ static void make(struct cache *cache, uint64_t bytes_max, uint32_t entries_max,
 	registered = 0;
 	registrations = 0;
 	refuse = 0;
+	refuse_count = -1;
+	refuse_to_drop = 0;
 	(void)cache_init(cache);
 	cache_limit(cache, &limits);
 }
@@ -235,4 +245,82 @@ TEST(cache_limit__lower_and_off)
 	check_stats(&cache, 0, 5, 0, 0, 0, 0);
 	CHECK(!touch(&cache, 1000, 10));
 	finish(&cache);
+}
+
+/* What was in use when the limits were lowered goes when it is not any more. */
+TEST(cache_put__beyond_limits_that_are_lower_now)
+{
+	struct mempool_cache_opts limits = {.size = sizeof(limits), .len_min_bytes = 1};
+	struct cache_entry *one, *two, *three;
+	struct cache cache;
+
+	make(&cache, 1000, 10, 1);
+	one = cache_get(&cache, &pd, 1000, 10);
+	two = cache_get(&cache, &pd, 2000, 20);
+	three = cache_get(&cache, &pd, 3000, 30);
+	CHECK(one != NULL && two != NULL && three != NULL);
+	CHECK(cache_get(&cache, &pd, 1000, 10) == one);
+	limits.entries_max = 10;
+	limits.bytes_max = 50;
+	cache_limit(&cache, &limits);
+	check_stats(&cache, 1, 3, 0, 0, 3, 60);
+	cache_put(&cache, one);
+	check_stats(&cache, 1, 3, 0, 0, 3, 60);
+	cache_put(&cache, one);
+	check_stats(&cache, 1, 3, 0, 0, 2, 50);
+	/* It fits now. */
+	cache_put(&cache, two);
+	check_stats(&cache, 1, 3, 0, 0, 2, 50);
+	limits.entries_max = 0;
+	cache_limit(&cache, &limits);
+	check_stats(&cache, 1, 3, 0, 0, 1, 30);
+	cache_put(&cache, three);
+	check_stats(&cache, 1, 3, 0, 0, 0, 0);
+	finish(&cache);
+}
+
+/* Memory that cannot be registered anyway pushes nothing out. */
+TEST(cache_get__refused_with_the_cache_full)
+{
+	struct cache cache;
+
+	make(&cache, 1000, 2, 1);
+	CHECK(touch(&cache, 1000, 10));
+	CHECK(touch(&cache, 2000, 10));
+	refuse = -EFAULT;
+	CHECK(!touch(&cache, 3000, 10));
+	CHECK(!touch(&cache, 1000, 11));
+	check_stats(&cache, 0, 4, 0, 2, 2, 20);
+	/* Unless it is refused because too much is locked. */
+	refuse = -ENOMEM;
+	refuse_count = 1;
+	CHECK(touch(&cache, 3000, 10));
+	check_stats(&cache, 0, 5, 1, 2, 2, 20);
+	refuse_count = -1;
+	CHECK(!touch(&cache, 4000, 10));
+	refuse = 0;
+	check_stats(&cache, 0, 6, 2, 3, 1, 10);
+	finish(&cache);
+}
+
+/* What the device keeps is told, and not found any more. */
+TEST(cache_forget__cannot_be_unregistered)
+{
+	struct mempool_cache_stats stats;
+	struct cache cache;
+
+	make(&cache, 1000, 10, 1);
+	CHECK(touch(&cache, 1000, 10));
+	CHECK(touch(&cache, 2000, 10));
+	refuse_to_drop = -EIO;
+	CHECK_INT(cache_forget(&cache, 1000, 2000), -EIO);
+	refuse_to_drop = 0;
+	CHECK_INT(registered, 2);
+	cache_read_stats(&cache, &stats);
+	CHECK_INT(stats.entries, 0);
+	CHECK_INT(stats.bytes, 0);
+	CHECK_INT(cache_forget(&cache, 1000, 2000), 0);
+	CHECK(touch(&cache, 1000, 10));
+	cache_deinit(&cache);
+	CHECK_INT(registered, 2);
 }
