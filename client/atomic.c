@@ -48,6 +48,7 @@ static int atomic_post(struct atomic *a, void *word)
 		.swap = a->swap,
 	};
 	struct message_descriptor descriptor;
+	bool may_be_posted;
 	int r;
 
 	r = lease_window_at(a->turn.lease, a->turn.lane, a->turn.offset_bytes, &descriptor);
@@ -57,7 +58,10 @@ static int atomic_post(struct atomic *a, void *word)
 		return atomic_misaligned();
 	if (lane_post(a->turn.lane, &work) == 0)
 		return 0;
+	may_be_posted = a->turn.lane->posted > 0;
 	lane_abort(a->turn.lane);
+	if (may_be_posted)
+		return atomic_unknown("it could not be posted");
 	a->turn.failure = IBV_WC_GENERAL_ERR;
 	return TURN_FAILED;
 }

@@ -154,19 +154,22 @@ int cm_wait(struct cm *cm, pthread_mutex_t *lock)
 	}
 }
 
-void cm_close(struct cm *cm)
+int cm_close(struct cm *cm)
 {
+	int r = 0;
+
 	if (cm->id != NULL) {
 		/* Refused where there is no connection, which is as good. */
 		if (cm->id->qp != NULL)
 			(void)rdma_disconnect(cm->id);
 		/* A QP that cannot be destroyed is left to the end of the process. */
-		(void)verbs_destroy_qp(cm->id->qp);
+		r = verbs_destroy_qp(cm->id->qp);
 		cm->id->qp = NULL;
 		(void)rdma_destroy_id(cm->id);
 		cm->id = NULL;
 	}
 	cm_set_state(cm, CM_CLOSED);
+	return r;
 }
 
 static void cm_resolve_route(struct cm *cm)

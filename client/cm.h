@@ -85,8 +85,9 @@ void cm_fail(struct cm *cm, int code, const char *text);
  * cm_close() - disconnect, destroy QP and id
  *
  * Waits for no event. Whoever has work requests posted collects their flushes first.
+ * Return: 0, or a negative errno: the QP lives on, and what was posted may be carried out.
  */
-void cm_close(struct cm *cm);
+int cm_close(struct cm *cm);
 
 /**
  * cm_step() - take one event off the channel, acknowledge it, act on it

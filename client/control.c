@@ -170,7 +170,7 @@ void control_close(struct mempool *pool)
 	(void)pthread_mutex_lock(&pool->lock);
 	if (control->posted)
 		endpoint_dead(&control->ep);
-	cm_close(&control->cm);
+	(void)cm_close(&control->cm);
 	if (control->posted)
 		endpoint_deinit(&control->ep);
 	control->posted = false;

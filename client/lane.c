@@ -93,11 +93,16 @@ static int lane_create_qp(struct lane *lane, struct cm *cm)
 	struct ibv_qp_init_attr without = attr;
 
 	without.cap.max_inline_data = 0;
-	lane->inline_max_bytes = LANE_INLINE_BYTES;
-	if (rdma_create_qp(cm->id, lane->pd, &attr) == 0)
-		return 0;
-	lane->inline_max_bytes = 0;
-	return rdma_create_qp(cm->id, lane->pd, &without) == 0 ? 0 : -errno;
+	if (rdma_create_qp(cm->id, lane->pd, &attr) != 0) {
+		attr = without;
+		if (rdma_create_qp(cm->id, lane->pd, &attr) != 0)
+			return -errno;
+	}
+	/* What the QP has got, which may be more than was asked for. */
+	lane->inline_max_bytes = attr.cap.max_inline_data < LANE_INLINE_BYTES
+					 ? attr.cap.max_inline_data
+					 : LANE_INLINE_BYTES;
+	return 0;
 }
 
 static int lane_setup(struct cm *cm)
@@ -229,6 +234,7 @@ void lane_lose(struct lane *lane, int code, const char *text)
 	if (lane->state == LANE_UP && !lane->quiet)
 		events_tell(lane->pool, MEMPOOL_EVENT_LANE_LOST, 0);
 	lane->state = LANE_LOST;
+	lane->flush_until_ns = clock_add_ms(clock_now_ns(), LANE_FLUSH_MS);
 	/* Flushes what the holder waits for; without it the device would try for seconds. */
 	if (cm_qp(&lane->cm) != NULL)
 		(void)verbs_qp_to_error(cm_qp(&lane->cm));
@@ -295,15 +301,14 @@ int lane_collect(struct lane *lane, uint64_t deadline_ns, enum ibv_wc_status *re
 }
 
 /*
- * The QP is in ERR. What does not come back is not waited for for ever: the buffers are our
- * own, and the device is done with them when the QP is destroyed.
+ * The QP is in ERR. What does not come back is not waited for for ever, and once for each loss: the
+ * buffers are our own, and the device is done with them when the QP is destroyed.
  */
 static void lane_flush(struct lane *lane)
 {
-	uint64_t deadline_ns = clock_add_ms(clock_now_ns(), LANE_FLUSH_MS);
 	enum ibv_wc_status status;
 
-	while (lane->posted > 0 && lane_collect(lane, deadline_ns, &status) > 0)
+	while (lane->posted > 0 && lane_collect(lane, lane->flush_until_ns, &status) > 0)
 		;
 }
 
@@ -317,13 +322,14 @@ void lane_abort(struct lane *lane)
 	lane_flush(lane);
 }
 
-void lane_close(struct lane *lane)
+int lane_close(struct lane *lane)
 {
 	struct mempool *pool = lane->pool;
+	int r;
 
 	lane_abort(lane);
 	(void)pthread_mutex_lock(&pool->lock);
-	cm_close(&lane->cm);
+	r = cm_close(&lane->cm);
 	lane->posted = 0;
 	/* A queue that cannot be destroyed is left to the end of the process. */
 	(void)verbs_cq_deinit(&lane->cq);
@@ -331,6 +337,7 @@ void lane_close(struct lane *lane)
 	buffer_deinit(&lane->staging);
 	lane->state = LANE_CLOSED;
 	(void)pthread_mutex_unlock(&pool->lock);
+	return r;
 }
 
 static int lane_ask_held(struct lane *lane, uint64_t deadline_ns)
@@ -440,7 +447,7 @@ static int lane_try(struct lane *lane, uint64_t deadline_ns)
 {
 	int r;
 
-	lane_close(lane);
+	(void)lane_close(lane);
 	r = lane_ask(lane, deadline_ns);
 	if (r < 0)
 		return r;
@@ -450,7 +457,7 @@ static int lane_try(struct lane *lane, uint64_t deadline_ns)
 	if (r == 0)
 		r = lane_set_up(lane);
 	if (r < 0)
-		lane_close(lane);
+		(void)lane_close(lane);
 	return r;
 }
 
@@ -540,7 +547,7 @@ void lane_fill(const struct lane *lane, const struct lane_work *work, struct ibv
 
 int lane_post(struct lane *lane, const struct lane_work *work)
 {
-	struct ibv_send_wr *bad;
+	struct ibv_send_wr *bad = NULL;
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 	int r;
@@ -548,7 +555,8 @@ int lane_post(struct lane *lane, const struct lane_work *work)
 	assert(lane->posted < LANE_SENDS);
 	lane_fill(lane, work, &sge, &wr);
 	r = verbs_post_send(cm_qp(&lane->cm), &wr, &bad);
-	if (r == 0)
+	/* A device that does not say that it has not taken it may have. */
+	if (r == 0 || bad != &wr)
 		lane->posted++;
 	return r;
 }
@@ -569,9 +577,11 @@ static int lane_raw_held(struct lane *lane, enum ibv_wr_opcode opcode, void *loc
 		return client_error_raise(MEMPOOL_E_LANE, "the lane is not up");
 	work.lkey = lane_staging_key(lane);
 	r = lane_post(lane, &work);
-	if (r < 0)
+	if (r < 0) {
+		lane_abort(lane);
 		return client_error_raise(MEMPOOL_E_SYSTEM, "ibv_post_send: %s",
 					  strerrordesc_np(-r));
+	}
 	r = lane_collect(lane, deadline_ns, &status);
 	if (r <= 0 || status != IBV_WC_SUCCESS)
 		lane_abort(lane);

@@ -54,6 +54,7 @@ struct lane {
 	bool asked;	       /* it waits, or has an answer that nobody has looked at */
 	struct message_lane_offer offer;
 	uint64_t offer_until_ns; /* the offer may be used until then */
+	uint64_t flush_until_ns; /* of a lost one: what is posted comes back until then, or never */
 	/* The holder's. */
 	uint32_t sends; /* as LANE_SENDS; constant */
 	bool staged;	/* has staging buffers; constant */
@@ -94,8 +95,13 @@ void lane_leave(struct lane *lane);
  */
 int lane_open(struct lane *lane, uint64_t deadline_ns);
 
-/** lane_close() - holder: collect flushes (bounded), disconnect, destroy; closed is allowed */
-void lane_close(struct lane *lane);
+/**
+ * lane_close() - holder: collect flushes (bounded), disconnect, destroy; closed is allowed
+ *
+ * Return: 0, or a negative errno: the QP lives on, and what did not come back may yet be carried
+ * out. The object may be opened again in any case.
+ */
+int lane_close(struct lane *lane);
 
 /** lane_ensure() - enter, open if not up, leave; Return: 0 or a code, last error set */
 int lane_ensure(struct lane *lane, uint64_t deadline_ns);
@@ -146,7 +152,8 @@ void lane_fill(const struct lane *lane, const struct lane_work *work, struct ibv
 /**
  * lane_post() - holder: post one
  *
- * At most LANE_SENDS at a time. Return: 0, or a negative errno (nothing was posted).
+ * At most LANE_SENDS at a time. Return: 0, or a negative errno: to be aborted; if @lane->posted has
+ * grown nevertheless, the device may have taken it.
  */
 int lane_post(struct lane *lane, const struct lane_work *work);
 

@@ -347,7 +347,7 @@ static void pool_free_lanes(struct mempool *pool)
 	while (pool->lanes != NULL) {
 		struct lane *lane = pool->lanes;
 
-		lane_close(lane);
+		(void)lane_close(lane);
 		pool->lanes = lane->next;
 		lane_deinit(lane);
 		if (lane != &pool->lane)

@@ -151,7 +151,7 @@ static int queue_open_lane(struct mempool_queue *queue, uint64_t deadline_ns)
 	r = waker_watch(&queue->waker, queue->lane.cq.channel->fd);
 	if (r == 0)
 		return 0;
-	lane_close(&queue->lane);
+	(void)lane_close(&queue->lane);
 	return client_error_raise(client_error_errno(r), "epoll_ctl: %s", strerrordesc_np(-r));
 }
 

@@ -27,6 +27,7 @@ struct mempool_queue {
 	struct operation **flight;
 	uint64_t flight_begun; /* counters; the difference is in flight */
 	uint64_t flight_ended;
+	uint64_t strays; /* completions of nothing that was in flight; ignored */
 	uint32_t depth;
 	struct ibv_send_wr *wrs; /* of one doorbell; @depth of each */
 	struct ibv_sge *sges;

@@ -12,7 +12,6 @@
  * Thread: any that has the queue's lock. Takes the session's lock for each batch; the doorbell
  * is rung, and the device asked for completions, without it.
  */
-#include <assert.h>
 #include <stddef.h>
 
 #include "client/error.h"
@@ -275,7 +274,7 @@ static uint32_t run_fill(struct mempool_queue *queue)
 }
 
 /* Session's lock held. The last @count of the ring are not posted after all. */
-static void run_unpost(struct mempool_queue *queue, uint32_t count)
+static void run_take_back(struct mempool_queue *queue, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t at = --queue->flight_begun;
@@ -285,6 +284,17 @@ static void run_unpost(struct mempool_queue *queue, uint32_t count)
 		if (operation->state == OPERATION_DONE)
 			run_let_go(queue, operation);
 	}
+}
+
+/*
+ * Session's lock held. Of @count work requests @bad is the first that was not posted. If it is none
+ * of them, the device may have any: it has taken them all, and then not been told. They are in
+ * flight like others of a lane that is lost, until they come back or there is no QP any more.
+ */
+static void run_unpost(struct mempool_queue *queue, uint32_t count, const struct ibv_send_wr *bad)
+{
+	if (bad >= queue->wrs && bad < queue->wrs + count)
+		run_take_back(queue, count - (uint32_t)(bad - queue->wrs));
 	run_lose(queue, "a work request could not be posted");
 	run_fail_waiting(queue);
 }
@@ -304,18 +314,22 @@ void queue_post(struct mempool_queue *queue)
 	if (count == 0 || verbs_post_send(cm_qp(&queue->lane.cm), queue->wrs, &bad) == 0)
 		return;
 	(void)pthread_mutex_lock(&pool->lock);
-	run_unpost(queue, bad == NULL ? count : count - (uint32_t)(bad - queue->wrs));
+	run_unpost(queue, count, bad);
 	(void)pthread_mutex_unlock(&pool->lock);
 }
 
 /* Collecting. */
 
-/* Session's lock held. */
+/* Session's lock held. A device that gives back more than it was given is not believed. */
 static void run_digest(struct mempool_queue *queue, const struct ibv_wc *wc)
 {
-	const struct operation *operation = queue->flight[queue->flight_ended % queue->depth];
+	const struct operation *operation;
 
-	assert(queue_in_flight(queue) > 0);
+	if (queue_in_flight(queue) == 0) {
+		queue->strays++;
+		return;
+	}
+	operation = queue->flight[queue->flight_ended % queue->depth];
 	if (wc->status == IBV_WC_SUCCESS) {
 		run_complete(queue, 0);
 		return;
@@ -347,13 +361,20 @@ void queue_give_up(struct mempool_queue *queue)
 {
 	struct mempool *pool = queue->pool;
 
+	bool is_over;
+
 	waker_unwatch(&queue->waker);
-	lane_close(&queue->lane);
+	is_over = lane_close(&queue->lane) == 0;
 	queue->flush_until_ns = 0;
 	(void)pthread_mutex_lock(&pool->lock);
-	while (queue_in_flight(queue) > 0)
-		run_complete(queue, run_failure(queue->flight[queue->flight_ended % queue->depth],
-						IBV_WC_WR_FLUSH_ERR));
+	while (queue_in_flight(queue) > 0) {
+		struct operation *operation = queue->flight[queue->flight_ended % queue->depth];
+
+		/* Memory that the device may yet use stays held until the process ends. */
+		if (!is_over)
+			operation->hold = (struct memory_hold){0};
+		run_complete(queue, run_failure(operation, IBV_WC_WR_FLUSH_ERR));
+	}
 	run_fail_waiting(queue);
 	(void)pthread_mutex_unlock(&pool->lock);
 	/* The channel, which would have told, is gone. */
@@ -387,7 +408,8 @@ uint32_t queue_cancel(struct mempool_queue *queue, uint64_t cookie)
 static bool run_time_out(struct mempool_queue *queue, struct operation *operation)
 {
 	operation->timed_out = true;
-	if (operation->state == OPERATION_POSTED)
+	/* What is posted of it may all have come back, and the rest not be posted yet. */
+	if (operation->in_flight > 0)
 		return true;
 	run_fail(queue, operation, MEMPOOL_E_TIMEOUT);
 	return false;
@@ -417,20 +439,22 @@ static void run_deadlines(struct mempool_queue *queue, uint64_t now_ns)
 	run_fail_waiting(queue);
 }
 
-/* The lane may have been lost by others: then it is only noticed here. */
+/* The lane may have been lost by others: then it is only noticed here, and closed. */
 static void run_watch(struct mempool_queue *queue)
 {
 	struct mempool *pool = queue->pool;
 	uint64_t now_ns = clock_now_ns();
+	bool is_lost;
 
 	(void)pthread_mutex_lock(&pool->lock);
 	if (now_ns >= queue->due_ns)
 		run_deadlines(queue, now_ns);
-	if (queue->lane.state == LANE_LOST && queue_in_flight(queue) > 0)
+	is_lost = queue->lane.state == LANE_LOST;
+	if (is_lost && queue_in_flight(queue) > 0)
 		run_lose(queue, "");
 	(void)pthread_mutex_unlock(&pool->lock);
-	if (queue->flush_until_ns != 0 && queue_in_flight(queue) > 0 &&
-	    now_ns >= queue->flush_until_ns)
+	/* With nothing in flight, too: the channel of a device that was removed is never quiet. */
+	if (is_lost && (queue_in_flight(queue) == 0 || now_ns >= queue->flush_until_ns))
 		queue_give_up(queue);
 }
 

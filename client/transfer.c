@@ -176,13 +176,18 @@ static void transfer_finish_piece(struct transfer *t)
 	t->pieces_done++;
 }
 
-/* The lane is lost, and whatever was posted done with: not before that is memory let go. */
+/*
+ * The lane is lost, and whatever was posted done with: not before that is memory let go. What a
+ * device has for good stays held.
+ */
 static void transfer_abort(struct transfer *t)
 {
 	lane_abort(t->turn.lane);
 	/* A device that does not give everything back is done with it when there is no QP. */
-	if (t->turn.lane->posted > 0)
-		lane_close(t->turn.lane);
+	if (t->turn.lane->posted > 0 && lane_close(t->turn.lane) < 0) {
+		t->hold = (struct memory_hold){0};
+		return;
+	}
 	while (t->pieces_done < t->pieces_posted)
 		memory_drop(transfer_memory(t), &t->pieces[t->pieces_done++ % LANE_SLOTS].hold);
 }
