@@ -242,8 +242,8 @@ int mempool_acquire_many(mempool *pool, uint64_t len_bytes, const struct mempool
  *
  * A read of bytes that another thread is writing may see some of them. When an error is
  * returned, any part of the range may have been transferred.
- * A transfer is over at the session's time-out: nothing more is posted then, and if something
- * is, the library gives the data connection up and waits, a second at most, until the device is
+ * A transfer is over at the session's time-out: nothing more is posted then. If something is
+ * posted then, or when the data connection is lost, up to a second more passes until the device is
  * done with the memory.
  * While the lease is being modified a transfer waits; it goes by what the lease is then. A
  * lease that the operator takes back ends for us when the daemon says so, before its keys
@@ -483,7 +483,8 @@ int mempool_buf_register(mempool *pool, void *bytes, size_t len_bytes, mempool_b
  * Memory of mempool_buf_alloc() is unmapped; memory of the application is its own again when 0 is
  * returned. mempool_close() gives back what is left. A handle that was given back is recognised
  * until another buffer takes it, which is as late as possible.
- * Thread: any. Errors: MEMPOOL_E_BUSY (operations use it; nothing was done), MEMPOOL_E_STATE (it
+ * Thread: any. Errors: MEMPOOL_E_BUSY (operations or transfers use it, or might for ever, as the
+ * device could not be stopped; it is still a buffer), MEMPOOL_E_STATE (it
  * has been given back), MEMPOOL_E_SYSTEM (the device still has it: keep the memory). Since 0.1.
  */
 int mempool_buf_free(mempool_buf *buf);
@@ -503,14 +504,15 @@ size_t mempool_buf_length(mempool_buf *buf);
  *
  * The device goes on to use the pages that were there when memory was registered. So whoever turns
  * the cache on must call mempool_cache_forget() before memory that was given to a call is
- * unmapped, moved, or freed in a way that might unmap it. Nobody else can.
+ * unmapped, moved, or freed in a way that might unmap it. Nobody else can. (For a buffer
+ * mempool_buf_free() does it.)
  */
 
 struct mempool_cache_opts {
 	size_t size;		/* sizeof(struct mempool_cache_opts) */
-	uint64_t bytes_max;	/* that may be registered at a time */
+	uint64_t bytes_max;	/* that stay registered at a time */
 	uint64_t len_min_bytes; /* shorter transfers are copied */
-	uint32_t entries_max;	/* registrations at a time; 0: off, which is the default */
+	uint32_t entries_max;	/* that stay registered at a time; 0: off, which is the default */
 	uint32_t reserved;	/* 0 */
 };
 
@@ -527,14 +529,17 @@ struct mempool_cache_stats {
 /**
  * mempool_cache_limit() - turn the registration cache on or off, or change its limits
  *
- * Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
+ * What is beyond lower limits is unregistered at once, or when the transfer that uses it is over.
+ * Other memory makes room for new memory only when that could be registered, so for a moment both
+ * are. Thread: any. Errors: MEMPOOL_E_INVALID. Since 0.1.
  */
 int mempool_cache_limit(mempool *pool, const struct mempool_cache_opts *opts);
 
 /**
  * mempool_cache_forget() - unregister what the cache has of a range; nothing is allowed
  *
- * Thread: any. Errors: MEMPOOL_E_BUSY (a transfer uses it), MEMPOOL_E_INVALID. Since 0.1.
+ * Thread: any. Errors: MEMPOOL_E_BUSY (a transfer uses it), MEMPOOL_E_SYSTEM (the device still has
+ * some of it: keep the memory), MEMPOOL_E_INVALID. Since 0.1.
  */
 int mempool_cache_forget(mempool *pool, const void *bytes, size_t len_bytes);
 
@@ -568,9 +573,12 @@ int mempool_cache_stats(mempool *pool, struct mempool_cache_stats *ret_stats);
  * polls, or waits for the descriptor; an operator who takes a lease back waits for them, too, for
  * as long as the grace lasts, and so does mempool_modify(): drain the queue before it.
  *
- * None of mempool_submit(), mempool_poll(), mempool_cancel(), mempool_queue_arm() waits for
- * anything, and the first two allocate nothing and call the kernel only as far as the device's
- * doorbell needs it. For that, memory must be registered: in a mempool_buf.
+ * None of mempool_submit(), mempool_poll(), mempool_cancel(), mempool_queue_arm() waits for the
+ * device or the daemon; but calls on one queue take turns, and while mempool_queue_attach() or
+ * mempool_queue_restore() opens its lane or attaches a lease the others wait. The first two
+ * allocate nothing, and call the kernel only as far as the device's doorbell needs it, unless
+ * another thread is in the library at that moment, or flushes the queue, or the lane is lost. For
+ * that, memory must be registered: in a mempool_buf.
  *
  * With an event loop:
  *
@@ -585,15 +593,16 @@ int mempool_cache_stats(mempool *pool, struct mempool_cache_stats *ret_stats);
  * The descriptor becomes readable when there is something to poll or a deadline has passed, but
  * only as long as the queue is armed: arm it after having drained it and after each submit or
  * cancel that came later. Arming looks once more, so that nothing gets lost in between; if there is
- * something the descriptor is readable at once. Reading from it, and closing it, is not for the
- * caller.
+ * something the descriptor is readable at once. What attaching, restoring and flushing find, in
+ * whatever thread, makes it readable, too, armed or not. Reading from it, and closing it, is not
+ * for the caller.
  */
 
 typedef struct mempool_queue mempool_queue;
 
 struct mempool_queue_opts {
-	size_t size;	   /* sizeof(struct mempool_queue_opts) */
-	uint32_t depth;	   /* work requests in flight; 0: 64; at most 4096 */
+	size_t size;	/* sizeof(struct mempool_queue_opts) */
+	uint32_t depth; /* work requests in flight; 0: 64; at most 4096, or what the device can */
 	uint32_t capacity; /* operations that are not reported yet; 0: as depth; at most 65536 */
 };
 
@@ -604,9 +613,10 @@ struct mempool_queue_opts {
  *
  * Waits, at most for the session's time-out, also for a session that is being restored.
  * Thread: any. State: session open.
- * Errors: MEMPOOL_E_LANES_MAX, MEMPOOL_E_QUOTA_LANES, MEMPOOL_E_LANE, MEMPOOL_E_LANE_OFFER,
- * MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_NO_MEMORY, MEMPOOL_E_SYSTEM,
- * MEMPOOL_E_INVALID. Since 0.1.
+ * Errors: MEMPOOL_E_LANES_MAX, MEMPOOL_E_QUOTA_LANES, MEMPOOL_E_LANE (the connection could not be
+ * made, or was lost at once), MEMPOOL_E_LANE_OFFER, MEMPOOL_E_BUSY (too many are being opened),
+ * MEMPOOL_E_DRAINING, MEMPOOL_E_TIMEOUT, MEMPOOL_E_SESSION_LOST, MEMPOOL_E_NO_MEMORY,
+ * MEMPOOL_E_SYSTEM (also: more depth than the device can), MEMPOOL_E_INVALID. Since 0.1.
  */
 int mempool_queue_create(mempool *pool, const struct mempool_queue_opts *opts,
 			 mempool_queue **ret_queue);
@@ -625,10 +635,12 @@ void mempool_queue_destroy(mempool_queue *queue);
  * mempool_queue_attach() - let the queue use a lease
  *
  * Needed once for each lease; opens the lane first if it is lost. Waits as
- * mempool_queue_restore() does. Thread: any.
- * Errors: MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_QUOTA_WINDOWS, MEMPOOL_E_BUSY (the lease is being
- * modified), the codes of an ended lease, MEMPOOL_E_INVALID (an argument, or a lease of another
- * session), and those of mempool_queue_create(). Since 0.1.
+ * mempool_queue_restore() does, and until a change of the lease is over. When it fails the lease is
+ * not attached, and not by mempool_queue_restore() either. If the daemon does not answer in time
+ * the lane is given up, as what was asked for may have been done. Thread: any.
+ * Errors: MEMPOOL_E_LANE_LEASES_MAX, MEMPOOL_E_QUOTA_WINDOWS, MEMPOOL_E_BUSY (a change of the lease
+ * began at that moment), the codes of an ended lease, MEMPOOL_E_INVALID (an argument, or a lease of
+ * another session), and those of mempool_queue_create(). Since 0.1.
  */
 int mempool_queue_attach(mempool_queue *queue, mempool_lease *lease);
 
@@ -636,9 +648,10 @@ int mempool_queue_attach(mempool_queue *queue, mempool_lease *lease);
  * mempool_queue_restore() - open the lane if it is lost, attach all leases that were attached
  *
  * Waits, at most for the session's time-out, also for a session that is being restored and for
- * leases that are still to be taken over by it. Leases that have ended are left out. Operations
- * that were cut off are not repeated. Meanwhile none of the leases may be released. When it has
- * failed it may be called again.
+ * leases that are still to be taken over by it. Leases that have ended are left out. One that
+ * cannot be attached does not keep the others from it; the first code is returned. Operations that
+ * were cut off are not repeated. Meanwhile none of the leases may be released. When it has failed
+ * it may be called again.
  * Thread: any. Errors: as mempool_queue_attach(). Since 0.1.
  */
 int mempool_queue_restore(mempool_queue *queue);
@@ -763,8 +776,9 @@ int mempool_queue_info(mempool_queue *queue, struct mempool_queue_info *ret_info
  *
  * The time of any lease is counted from when it was asked for, and ends for us a little before
  * it ends for the daemon: by a sixteenth, 20 ms at most, as operations are on their way, and by
- * one part in 4096, as two clocks differ. From then on operations fail with MEMPOOL_E_EXPIRED
- * and nothing is sent.
+ * one part in 4096, as two clocks differ. From then on operations fail with MEMPOOL_E_EXPIRED and
+ * nothing more is given to the device. What the device has by then goes on; if a part of that
+ * reaches the daemon too late it is refused there, and costs the data connection.
  * Thread: any; allowed in callbacks. State: lease not ended; nothing is waited for.
  *
  * Errors: the codes of an ended lease, MEMPOOL_E_SESSION_LOST (also while it is being restored),
