@@ -179,7 +179,7 @@ static inline struct ibv_qp *lane_qp(const struct lane *lane)
  * @ret_status: how it completed; if not with success, the lane is lost
  *
  * Does not open the lane. Not to be called by the holder. Return: 0; or a code, and if it is
- * not MEMPOOL_E_TIMEOUT nothing was posted.
+ * neither MEMPOOL_E_TIMEOUT nor MEMPOOL_E_SYSTEM nothing was posted.
  */
 int lane_raw(struct lane *lane, enum ibv_wr_opcode opcode, void *local, uint32_t len_bytes,
 	     uint64_t remote_addr, uint32_t rkey, uint32_t timeout_ms,

@@ -360,7 +360,6 @@ static void run_collect(struct mempool_queue *queue)
 void queue_give_up(struct mempool_queue *queue)
 {
 	struct mempool *pool = queue->pool;
-
 	bool is_over;
 
 	waker_unwatch(&queue->waker);
