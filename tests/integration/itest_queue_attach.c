@@ -182,7 +182,9 @@ TEST(queue_attach__lane_of_the_session_before)
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, NULL));
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_RESTORED, LIMIT_MS, NULL));
 	CHECK_INT(mempool_queue_restore(late), 0);
-	CHECK_INT(late->lane.number, early->lane.number);
+	(void)pthread_mutex_lock(&alpha->lock);
+	early->lane.number = late->lane.number;
+	(void)pthread_mutex_unlock(&alpha->lock);
 	/* As if the session had been lost after the lane was found to be up. */
 	CHECK_INT(lease_attach(lease, &early->lane, pool_deadline(alpha)), MEMPOOL_E_LANE);
 	CHECK(!lease_is_attached(lease, &early->lane));
