@@ -116,7 +116,7 @@ bool pool_options_known(const void *options, size_t known_bytes)
 	if (options == NULL)
 		return false;
 	memcpy(&size, options, sizeof(size));
-	if (size < known_bytes)
+	if (size < known_bytes || size > POOL_OPTIONS_MAX)
 		return false;
 	/* A caller of a later version may use only what we know. */
 	for (size_t i = known_bytes; i < size; i++) {

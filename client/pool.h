@@ -75,7 +75,13 @@ void pool_wake(struct mempool *pool);
  */
 void pool_step(struct mempool *pool);
 
-/** pool_options_known() - is a struct that begins with its size one that we understand in full? */
+#define POOL_OPTIONS_MAX 4096 /* no version will have a longer struct */
+
+/**
+ * pool_options_known() - is a struct that begins with its size one that we understand in full?
+ *
+ * One that claims to be longer than POOL_OPTIONS_MAX is not, and is not looked into.
+ */
 bool pool_options_known(const void *options, size_t known_bytes);
 
 /**

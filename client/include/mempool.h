@@ -25,6 +25,13 @@ extern "C" {
  * names, the daemon refuses what is beyond the tenant's quota (MEMPOOL_E_QUOTA_*), and a tenant
  * that has broken the rules too often (MEMPOOL_E_BANNED, MEMPOOL_E_BACK_OFF).
  *
+ * Structs that begin with their size. The caller sets it to sizeof(the struct), by which the
+ * library knows which version of this header the caller was compiled with. A struct of options may
+ * be that of any version up to the library's own; or a later one, of at most 4096 bytes, if it is 0
+ * in all that the library does not know. A struct that is filled in may be that of any version, too:
+ * what the library does not know stays as it is. Any other size, 0 for one, is refused with
+ * MEMPOOL_E_INVALID, and nothing is done or written.
+ *
  * Forks. A child that only execs, as posix_spawn(), system() and popen() make it, is safe at any
  * time: it gets none of our descriptors and none of our memory that devices write to. A child
  * that goes on by itself may not use the library: sessions stay the parent's. There every

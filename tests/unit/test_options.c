@@ -75,6 +75,29 @@ TEST(options_take__other_sizes)
 	CHECK_INT(got.first, 77);
 }
 
+/* A size that was never set may say anything: what it claims is not read beyond a page. */
+TEST(options_take__no_longer_than_any_version_will_be)
+{
+	static uint8_t given[POOL_OPTIONS_MAX + 8];
+	struct options_2 got = {.first = 77};
+	size_t size = POOL_OPTIONS_MAX;
+
+	CHECK_INT(POOL_OPTIONS_MAX, 4096);
+	memcpy(given, &size, sizeof(size));
+	CHECK(take(given, &got));
+	given[POOL_OPTIONS_MAX] = 1; /* does not belong to it */
+	CHECK(take(given, &got));
+	given[POOL_OPTIONS_MAX - 1] = 1;
+	CHECK(!take(given, &got));
+	memset(given, 0, sizeof(given));
+	size++;
+	memcpy(given, &size, sizeof(size));
+	CHECK(!take(given, &got));
+	size = SIZE_MAX;
+	memcpy(given, &size, sizeof(size));
+	CHECK(!take(given, &got));
+}
+
 /* Programs that were built before there were events. */
 TEST(options_take__connect_of_the_first_version)
 {
