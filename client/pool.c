@@ -27,6 +27,7 @@
 #include "client/lease.h"
 #include "client/queue.h"
 #include "client/secrets.h"
+#include "client/sessions.h"
 #include "client/wait.h"
 #include "common/clock.h"
 #include "common/secure.h"
@@ -533,6 +534,7 @@ int mempool_connect(const char *address, const struct mempool_connect_opts *opts
 		pool_free(pool);
 		goto free_list;
 	}
+	sessions_add(pool);
 	*ret_pool = pool;
 free_list:
 	freeaddrinfo(list);
@@ -550,6 +552,7 @@ static void pool_free_in_child(struct mempool *pool)
 {
 	pool->secrets = secrets_free(pool->secrets);
 	(void)close(pool->events.fd);
+	pool->events.fd = -1;
 	(void)close(pool->wake_fd);
 	pool->wake_fd = -1;
 }
@@ -568,6 +571,10 @@ void mempool_close(mempool *pool)
 
 	if (pool == NULL || pool_is_not_ours(pool))
 		return;
+	if (!sessions_remove(pool)) {
+		(void)client_error_raise(MEMPOOL_E_STATE, "the session has been closed already");
+		return;
+	}
 	pool_closing(pool);
 	reconnect_stop(pool);
 	bye_ms = pool->timeout_ms < POOL_BYE_MS ? pool->timeout_ms : POOL_BYE_MS;

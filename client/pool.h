@@ -26,6 +26,7 @@ struct pool_device;
 struct secrets;
 
 struct mempool {
+	struct mempool *next_open; /* see client/sessions.h */
 	pthread_mutex_t lock;
 	pthread_t thread;
 	bool thread_runs; /* only the thread that opens and closes looks at it */

@@ -189,9 +189,11 @@ int mempool_connect(const char *address, const struct mempool_connect_opts *opts
  * If the session is lost, or the daemon cannot be told in time, the daemon keeps the leases for as
  * long as it keeps those of lost sessions (`orphan_grace`). A lease whose mempool_reattach() has
  * failed without saying that it is over may be the session's all the same, and then ends, too.
- * Thread: any, but no other call on this session may be running. Ends within the session's
- * time-out also when the daemon does not answer, and a second more for each data connection whose
- * device does not give back what is posted.
+ * Thread: any, but no other call on this session may be running, except this one: a session that
+ * is closed by two threads at once, or once more later, is closed once. The second call does
+ * nothing, and does not wait for the first; but a session that was opened later may have got the
+ * same handle. Ends within the session's time-out also when the daemon does not answer, and a
+ * second more for each data connection whose device does not give back what is posted.
  * Errors: none. Since 0.1.
  */
 void mempool_close(mempool *pool);
