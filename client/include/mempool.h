@@ -154,8 +154,8 @@ struct mempool_connect_opts {
  * alive. Each address of the host is tried in turn, within the time-out; only the look-up of
  * the host's name, which is the system resolver's, may take longer than that.
  *
- * A session that is lost stays so, and all calls but mempool_close() and those that only look
- * fail with MEMPOOL_E_SESSION_LOST, unless reconnect_ms is set. Then a second thread connects
+ * A session that is lost stays so, and all calls that need the daemon fail with
+ * MEMPOOL_E_SESSION_LOST, unless reconnect_ms is set. Then a second thread connects
  * anew to the address that had answered, after 100 ms at most, waiting up to twice as long each
  * time, 10 s at most and by chance a little less; and takes over the leases, if the daemon keeps
  * them (`orphan_grace`). Their contents stay, and their time runs on; a lease that cannot be had
@@ -262,7 +262,8 @@ int mempool_acquire_many(mempool *pool, uint64_t len_bytes, const struct mempool
  * Errors: MEMPOOL_E_RANGE (outside the lease), MEMPOOL_E_ACCESS (the lease lacks the right),
  * MEMPOOL_E_EXPIRED, MEMPOOL_E_REVOKED, MEMPOOL_E_DRAINED, MEMPOOL_E_NO_LEASE (the lease has
  * ended), MEMPOOL_E_LANE (the data connection was lost; it has been or will be restored: try
- * again), MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT.
+ * again), MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT, MEMPOOL_E_INVALID (an argument; no memory for
+ * bytes that there are).
  * Since 0.1.
  */
 int mempool_read(mempool_lease *lease, uint64_t offset_bytes, void *buf, size_t len_bytes);
@@ -273,7 +274,7 @@ int mempool_write(mempool_lease *lease, uint64_t offset_bytes, const void *buf, 
  *
  * Thread: any. Errors: MEMPOOL_E_TTL_ZERO, MEMPOOL_E_TTL_MAX, the codes of an ended lease,
  * MEMPOOL_E_BUSY (too many requests wait to be sent), MEMPOOL_E_SESSION_LOST, MEMPOOL_E_TIMEOUT,
- * MEMPOOL_E_NO_MEMORY. Since 0.1.
+ * MEMPOOL_E_NO_MEMORY, MEMPOOL_E_INVALID. Since 0.1.
  */
 int mempool_renew(mempool_lease *lease, uint64_t ttl_ms);
 
@@ -689,7 +690,8 @@ struct mempool_op {
  * mempool_submit() - take operations and post them, with one doorbell
  * @ops: copied; the memory and the lease that they name stay until they are reported
  * @count: not 0
- * @ret_count: how many were taken, from the first on: as many as the queue has room for
+ * @ret_count: how many were taken, from the first on: as many as the queue has room for; 0 also
+ *	with MEMPOOL_E_BUSY
  *
  * An operation that is wrong is taken, too, and reported with its code:
  * MEMPOOL_E_INVALID (no lease or one of another session, unknown kind, memory outside of its
