@@ -22,12 +22,25 @@
 
 #define LATE_MS 30000
 
+/* Whether there is the right is asked before whether there is still a lease. */
+static int code_in(const struct misuse *m, const struct every_call_code *codes,
+		   const char *function, int otherwise)
+{
+	bool is_atomic = strcmp(function, "mempool_fetch_add") == 0 ||
+			 strcmp(function, "mempool_compare_swap") == 0;
+
+	if (is_atomic && (m->rights & MEMPOOL_ATOMIC) == 0)
+		return MEMPOOL_E_ACCESS;
+	return every_call_code(codes, function, otherwise);
+}
+
 /* A session that is lost, and does not come back. */
 
 #define MISUSE_GROUP "lost"
 
 static const struct every_call_code lost_codes[] = {
 	{"mempool_connect", 0},
+	{"mempool_reattach", MEMPOOL_E_STATE}, /* the session has it, lost as it is */
 	{"mempool_lease_info", 0},
 	{"mempool_lease_token", 0},
 	{"mempool_buf_alloc", 0},
@@ -50,8 +63,8 @@ static const struct every_call_code lost_codes[] = {
 	{NULL, 0},
 };
 
-#define LOST(function, ...)                                                                    \
-	MISUSE(function, lost, every_call_code(lost_codes, #function, MEMPOOL_E_SESSION_LOST), \
+#define LOST(function, ...)                                                               \
+	MISUSE(function, lost, code_in(m, lost_codes, #function, MEMPOOL_E_SESSION_LOST), \
 	       __VA_ARGS__)
 EVERY_CALL(LOST)
 
@@ -77,18 +90,8 @@ static const struct every_call_code ended_codes[] = {
 	{NULL, 0},
 };
 
-/* Without the right to it, an atomic operation is not asked about the lease's end. */
-static int ended_code(const struct misuse *m, const char *function)
-{
-	bool is_atomic = strcmp(function, "mempool_fetch_add") == 0 ||
-			 strcmp(function, "mempool_compare_swap") == 0;
-
-	if (is_atomic && (m->rights & MEMPOOL_ATOMIC) == 0)
-		return MEMPOOL_E_ACCESS;
-	return every_call_code(ended_codes, function, 0);
-}
-
-#define ENDED(function, ...) MISUSE(function, ended, ended_code(m, #function), __VA_ARGS__)
+#define ENDED(function, ...) \
+	MISUSE(function, ended, code_in(m, ended_codes, #function, 0), __VA_ARGS__)
 EVERY_CALL(ENDED)
 
 /* A forked child. */
@@ -346,8 +349,10 @@ TEST(misuse_state__daemon_refuses_leases_of_others)
 	PEER(mallory, "mallory");
 	PEER_LANE(lane, &mallory);
 	struct message_grant grant;
+	struct mempool_lease_info before = {.size = sizeof(before)};
 	struct mempool_lease_info info = {.size = sizeof(info)};
 
+	CHECK_INT(mempool_lease_info(m->lease, &before), 0);
 	refuse_all(&mallory, &lane, harness_lease_id(m->lease));
 	refuse_all(&mallory, &lane, harness_lease_id(m->behind));
 	refuse_all(&mallory, &lane, UINT64_MAX);
@@ -359,7 +364,8 @@ TEST(misuse_state__daemon_refuses_leases_of_others)
 	CHECK_INT(peer_modify(&mallory, grant.lease_id), ERROR_RELEASED);
 	CHECK_INT(mempool_lease_info(m->lease, &info), 0);
 	CHECK_INT(info.len_bytes, MISUSE_BYTES);
-	CHECK_INT(info.generation, 1);
+	CHECK_INT(info.rights, m->rights);
+	CHECK_INT(info.generation, before.generation);
 	misuse_check_works(m);
 	CHECK(!test_has_failed());
 	peer_lane_close(&lane);
