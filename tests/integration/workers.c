@@ -84,9 +84,13 @@ static bool worker_acquire(struct worker *worker)
 static void worker_release(struct worker *worker)
 {
 	uint64_t begun_ns = clock_now_ns();
+	int r;
 
-	if (worker->lease != NULL)
-		(void)note(worker, CALL_RELEASE, begun_ns, mempool_release(worker->lease));
+	if (worker->lease == NULL)
+		return;
+	r = note(worker, CALL_RELEASE, begun_ns, mempool_release(worker->lease));
+	if (r < 0)
+		printf("# a lease is over: %s\n", mempool_error_text(r));
 	worker->lease = NULL;
 }
 

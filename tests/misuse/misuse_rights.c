@@ -179,10 +179,11 @@ static void access_raw(struct misuse *m, enum ibv_wr_opcode opcode, uint32_t rig
 	bool allowed = (m->subject_rights & right) != 0;
 	struct lane *lane = pool_lane(m->pool);
 	struct message_descriptor at;
-	uint8_t *local = lane_slot(lane, 0);
+	uint8_t *local;
 
 	CHECK_INT(attach_anew(m), 0);
 	at = proof_descriptor(m->subject);
+	local = lane_slot(lane, 0); /* another one on each lane */
 	memset(local, 0x77, 8);
 	CHECK_INT(proof_access(lane, opcode, 8, at.remote_addr, at.rkey),
 		  allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
