@@ -265,7 +265,7 @@ static void *read_all(void *arg)
 /* With a grace the read ends by itself, and the lane goes on; without, the device refuses it. */
 static void revoke_in_a_read(bool now)
 {
-	HARNESS(h, .pool_size = "96MiB", .extra = NO_WAIT);
+	HARNESS(h, .pool_size = "96MiB", .extra = NO_WAIT ", \"revoke_grace\": \"20s\"");
 	EXPIRY(expiry, false);
 	struct reader reader = {.expiry = &expiry};
 	int64_t lost = harness_number(&h, "counters.lanes_lost");
