@@ -5,6 +5,7 @@
  * hit, and nothing else.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@
 #define TTL_MS	      600000
 #define ROUNDS_MAX    24 /* each with three requests */
 #define CALL_MS	      8000
+#define DIVERTED_MS   2000
 #define IDLE_MS	      10000
 #define LEASES_LOOKED 8
 
@@ -430,16 +432,17 @@ TEST(middle__lane_of_the_library_through_him)
 {
 	HARNESS(h, .limits = LIMITS);
 	RELAY(relay, NULL, NULL);
-	struct mempool_connect_opts opts = {.timeout_ms = CALL_MS};
+	struct mempool_connect_opts opts = {.timeout_ms = DIVERTED_MS};
 	struct harness_keys keys;
 	mempool *pool = NULL;
 
 	harness_keys(VICTIM, &keys, &opts);
-	relay_divert(3); /* it tries a lane once more */
+	relay_divert(INT_MAX); /* it tries for as long as it has time */
 	CHECK_INT(mempool_connect(harness_endpoint(), &opts, &pool), MEMPOOL_E_LANE_OFFER);
 	CHECK(pool == NULL);
 	CHECK(relay_wait_idle(&relay, IDLE_MS));
-	CHECK_INT(relay.lanes_tried, 2);
+	printf("# %u lanes tried\n", relay.lanes_tried);
+	CHECK(relay.lanes_tried >= 2);
 	CHECK_INT(relay.lanes_opened, 0);
 	CHECK(!relay.failed);
 	accounts_check(&h);
