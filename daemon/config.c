@@ -399,6 +399,14 @@ static_assert(CONFIG_STRING_MAX == 256, "the schema's max of device must say the
 static_assert(TENANT_SETTINGS_MAX == 4096, "the schema's max of tenants must say the same");
 
 /* Rules that tie several keys together. */
+	{.name = "stop_drain",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(stop_drain_ms),
+	 .default_text = "100ms",
+	 .min = "0",
+	 .max = "1d",
+	 .help = "how long leases last when the daemon is told to stop; a second signal ends them "
+		 "at once"},
 static int check_together(const struct schema_context *context, const struct config *config)
 {
 	char ttl_default[UNITS_TEXT_MAX], ttl_max[UNITS_TEXT_MAX];

@@ -68,6 +68,7 @@ struct config {
 	char audit_log[CONFIG_STRING_MAX]; /* a file; "" = with the log */
 	int log_level;			   /* enum log_level */
 	struct tenant_settings *tenants;   /* owned; no name and no key is there twice */
+	uint64_t stop_drain_ms; /* that leases have when the daemon is told to stop; 0 = none */
 	size_t tenant_count;
 };
 

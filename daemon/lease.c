@@ -178,6 +178,7 @@ static void lease_init(struct lease *lease, struct session *session, struct acqu
 	LIST_INIT(&lease->attachments);
 	TAILQ_INSERT_TAIL(&server->leases, lease, server_link);
 	server->lease_count++;
+	drain_lease_made(&server->drain);
 	lease_join_session(lease, session);
 	lease->acquire = acquire;
 	acquire->holds++;
@@ -219,6 +220,14 @@ static void lease_uncharge(struct lease *lease)
 	lease->charged_windows = 0;
 }
 
+/* Nobody waits for it any more. */
+static void lease_note_fenced(struct lease *lease)
+{
+	if (!lease->fenced)
+		drain_lease_fenced(&lease->server->drain);
+	lease->fenced = true;
+}
+
 void lease_quarantine(struct lease *lease)
 {
 	struct attachment *attachment;
@@ -226,6 +235,7 @@ void lease_quarantine(struct lease *lease)
 
 	lease_uncharge(lease);
 	lease->quarantined = true;
+	lease_note_fenced(lease);
 	/* What waits for the fence of the stuck windows is answered, since that may take for ever. */
 	if (lease->state == LEASE_REBINDING || lease->state == LEASE_BINDING) {
 		lease_end(lease, ERROR_LANE);
@@ -251,7 +261,9 @@ static void lease_free(struct lease *lease)
 	assert(!deadline_is_set(&lease->orphan_deadline));
 	deadline_clear(server->deadlines, &lease->deadline);
 	route_remove(&server->lease_routes, lease->route);
+	lease_note_fenced(lease);
 	revocation_lease_gone(server, lease);
+	drain_lease_gone(&server->drain, lease);
 	TAILQ_REMOVE(&server->leases, lease, server_link);
 	server->lease_count--;
 	if (lease->session != NULL)
@@ -571,8 +583,11 @@ void lease_bound(struct lease *lease, struct attachment *attachment)
 	attachment->request_id = 0;
 }
 
-int lease_renew(struct lease *lease, uint64_t ttl_ms)
+int lease_renew(struct lease *lease, uint64_t ttl_ms, uint64_t *ret_ttl_ms)
 {
+	uint64_t limit_ns = drain_limit_ns(&lease->server->drain);
+	uint64_t now_ns = clock_now_ns();
+	uint64_t until_ns = clock_add_ms(now_ns, ttl_ms);
 	int code;
 
 	if (ttl_ms == 0)
@@ -586,11 +601,17 @@ int lease_renew(struct lease *lease, uint64_t ttl_ms)
 		return ERROR_REVOKED;
 	if (!lease->granted)
 		return ERROR_BUSY;
-	if (deadline_set(lease->server->deadlines, &lease->deadline,
-			 clock_add_ms(clock_now_ns(), ttl_ms)) < 0)
+	if (limit_ns <= now_ns)
+		return ERROR_DRAINED;
+	if (until_ns > limit_ns) {
+		until_ns = limit_ns;
+		ttl_ms = clock_left_ms(limit_ns, now_ns);
+	}
+	if (deadline_set(lease->server->deadlines, &lease->deadline, until_ns) < 0)
 		return ERROR_INTERNAL;
 	lease->ttl_ms = ttl_ms;
 	lease_audit(lease, AUDIT_LEASE_RENEWED, NULL, ttl_ms);
+	*ret_ttl_ms = ttl_ms;
 	return 0;
 }
 
@@ -615,6 +636,7 @@ static void lease_fenced(struct lease *lease)
 	struct server *server = lease->server;
 
 	server->counters.leases_ended++;
+	lease_note_fenced(lease);
 	histogram_add(&server->revocation_us, (clock_now_ns() - lease->decided_ns) / 1000);
 	if (lease->revocation != NULL)
 		revocation_fenced(lease->revocation, lease);
@@ -767,8 +789,12 @@ static void lease_on_deadline(struct deadline *deadline, void *context)
 	(void)deadline;
 	if (lease->revoking)
 		lease_end(lease, ERROR_REVOKED);
+	else if (lease->state == LEASE_WAITING)
+		lease_end(lease, ERROR_TIMEOUT);
+	else if (clock_now_ns() >= drain_limit_ns(&lease->server->drain))
+		lease_end(lease, ERROR_DRAINED);
 	else
-		lease_end(lease, lease->state == LEASE_WAITING ? ERROR_TIMEOUT : ERROR_EXPIRED);
+		lease_end(lease, ERROR_EXPIRED);
 }
 
 /* Attachments and lanes report. */

@@ -273,7 +273,7 @@ static int listener_take_lane(struct server *server, struct rdma_cm_id *id,
 static int listener_take(struct server *server, struct rdma_cm_id *id,
 			 const struct rdma_conn_param *param, const struct private_data *data)
 {
-	if (server->stopping)
+	if (drain_is_stopping(&server->drain))
 		return ERROR_DRAINING;
 	if (id->verbs != server->device.context)
 		return ERROR_DEVICE;

@@ -31,7 +31,8 @@ bool orphan_keep(struct lease *lease, uint64_t lost_ns)
 	struct server *server = lease->server;
 	uint64_t grace_ms = server->config.orphan_grace_ms;
 
-	if (grace_ms == 0 || server->stopping || !lease->granted || lease_is_ending(lease))
+	if (grace_ms == 0 || drain_is_stopping(&server->drain) || !lease->granted ||
+	    lease_is_ending(lease))
 		return false;
 	if (lease->revoking) {
 		lease_end(lease, ERROR_REVOKED);

@@ -22,6 +22,7 @@
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/units.h"
+#include "daemon/admin_drain.h"
 #include "daemon/admin.h"
 #include "daemon/admin_tenant.h"
 #include "daemon/loop.h"
@@ -162,10 +163,12 @@ static void server_on_async(evutil_socket_t fd, short what, void *context)
 
 static void server_on_signal(evutil_socket_t signal_number, short what, void *context)
 {
+	struct server *server = context;
+
 	loop_mark();
 	(void)what;
-	log_info("stopping signal=%s", sigabbrev_np((int)signal_number));
-	server_stop(context);
+	log_info("told to stop signal=%s", sigabbrev_np((int)signal_number));
+	drain_on_signal(&server->drain, server->config.stop_drain_ms);
 }
 
 static void server_on_hangup(evutil_socket_t signal_number, short what, void *context)
@@ -231,8 +234,8 @@ void server_device_lost(struct server *server, const char *why)
 
 void server_maybe_stopped(struct server *server)
 {
-	if (server->stopping && server->session_count == 0 && server->lane_count == 0 &&
-	    server->lease_count == 0 && server->tails == 0)
+	if (drain_is_stopping(&server->drain) && server->session_count == 0 &&
+	    server->lane_count == 0 && server->lease_count == 0 && server->tails == 0)
 		event_base_loopbreak(server->base);
 }
 
@@ -241,7 +244,7 @@ void server_stop(struct server *server)
 	struct session *session;
 	struct session *next;
 
-	if (server->stopping)
+	if (!drain_stop(&server->drain))
 		return;
 	server->stopping = true;
 	pool_discard(&server->pool);
@@ -460,6 +463,7 @@ static int server_open_admin(struct server *server)
 	static const struct admin_method *const tables[] = {
 		status_methods,
 		admin_tenant_methods,
+		admin_drain_methods,
 		NULL,
 	};
 	char error[CONFIG_ERROR_MAX + CONFIG_STRING_MAX];
@@ -561,6 +565,7 @@ static void server_teardown(struct server *server)
 	server->admission = admission_free(server->admission);
 	if (server->deadlines != NULL) {
 		deadline_clear(server->deadlines, &server->sweep);
+		drain_deinit(&server->drain);
 		deadline_clear(server->deadlines, &server->stop_limit);
 		deadline_clear(server->deadlines, &server->audit_deadline);
 	}
@@ -592,6 +597,7 @@ int server_run(const struct config *config, const char *path)
 	struct server server = {
 		.config = *config, .config_path = path, .started_ns = clock_now_ns()};
 
+	drain_init(&server.drain, &server);
 	TAILQ_INIT(&server.sessions);
 	TAILQ_INIT(&server.notices);
 	TAILQ_INIT(&server.lanes);

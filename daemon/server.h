@@ -14,6 +14,7 @@
 #include "daemon/config.h"
 #include "daemon/deadline.h"
 #include "daemon/device.h"
+#include "daemon/drain.h"
 #include "daemon/identity.h"
 #include "daemon/isolation.h"
 #include "daemon/lane.h"
@@ -116,7 +117,7 @@ struct server {
 	uint32_t turn_endings; /* leases of ending sessions that have been ended in this turn */
 	bool serve_waiting;    /* at the end of the turn: a lease that waited for bytes has gone */
 	bool port_down;	       /* no new leases are granted */
-	bool stopping;
+	struct drain drain;
 	int exit_status;
 	uint64_t started_ns;
 	struct histogram revocation_us; /* decision -> fence */

@@ -327,6 +327,7 @@ static int session_open(struct session *session)
 			     });
 	session_set_state(session, SESSION_OPEN);
 	(void)deadline_set(server->deadlines, &session->deadline, session_next_look(session));
+	drain_greet(&server->drain, session);
 	log_info("session opened id=0x%" PRIx64 " tenant=%s peer=%s", session->id,
 		 session->tenant->name, session->peer);
 	return 0;
@@ -498,7 +499,7 @@ static void session_close_lanes(struct session *session, const char *why)
 
 static int session_lease_reason(const struct session *session)
 {
-	if (session->server->stopping)
+	if (drain_is_stopping(&session->server->drain))
 		return ERROR_DRAINED;
 	return session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
 }
@@ -647,6 +648,7 @@ static void session_free(struct session *session)
 	deadline_clear(server->deadlines, &session->ending_deadline);
 	if (session->in_notices)
 		TAILQ_REMOVE(&server->notices, session, notice_link);
+	drain_session_gone(&server->drain, session);
 	TAILQ_REMOVE(&server->sessions, session, server_link);
 	server->session_count--;
 	if (session->tenant != NULL) {

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/key_file.h"
+#include "daemon/admin_drain.h"
 #include "daemon/loop.h"
 #include "daemon/orphan.h"
 #include "daemon/revocation.h"
@@ -164,16 +165,18 @@ static void status_status(struct admin_request *request, json_t *params, void *c
 	key_file_print_public(server->identity.own->public_key, key);
 	admin_reply(
 		request,
-		json_pack("{s:s,s:I,s:I,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
-			  "version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
-			  NUMBER(up_ms), "public_key", key, "stopping", server->stopping, "device",
-			  status_device(server), "listen", status_listen(server), "pool",
-			  status_pool(server), "scrubbing", status_scrub(server), "isolation",
-			  status_isolation(server), "sessions", NUMBER(server->session_count),
-			  "lanes", NUMBER(server->lane_count), "leases", status_leases(server),
-			  "revocation", status_revocation(server), "stuck", status_stuck(server),
-			  "longest_turn_us", NUMBER(loop_longest_us()), "counters",
-			  status_counters(server)));
+		json_pack(
+			"{s:s,s:I,s:I,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
+			"version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
+			NUMBER(up_ms), "public_key", key, "stopping",
+			drain_is_stopping(&server->drain), "drain",
+			admin_drain_show(&server->drain), "device", status_device(server), "listen",
+			status_listen(server), "pool", status_pool(server), "scrubbing",
+			status_scrub(server), "isolation", status_isolation(server), "sessions",
+			NUMBER(server->session_count), "lanes", NUMBER(server->lane_count),
+			"leases", status_leases(server), "revocation", status_revocation(server),
+			"stuck", status_stuck(server), "longest_turn_us", NUMBER(loop_longest_us()),
+			"counters", status_counters(server)));
 }
 
 /* A lease without a session is shown as such, whatever else is the matter with it. */

@@ -136,6 +136,7 @@ TEST(config_defaults__values)
 	CHECK_INT(c.log_level, LOG_LEVEL_INFO);
 	CHECK(!c.tenants);
 	CHECK_INT(c.tenant_count, 0);
+	CHECK_INT(c.stop_drain_ms, 100);
 }
 
 TEST(config_load__every_key)
@@ -802,7 +803,7 @@ TEST(config_print_schema__rows)
 	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	CHECK_INT(lines, 57);
+	CHECK_INT(lines, 58);
 	CHECK(strstr(text,
 		     "\npool_size                            size      (required)              "
 		     "  1MiB..64TiB, a multiple of 4KiB "));
@@ -841,7 +842,7 @@ TEST(config_load__example)
 		CHECK(json_object_get(example, line));
 		keys++;
 	}
-	CHECK_INT(keys, 44);
+	CHECK_INT(keys, 45);
 	json_decref(example);
 	free(help);
 }
@@ -899,6 +900,7 @@ static const struct {
 
 #define CHANGE_COUNT (sizeof(changes) / sizeof(changes[0]))
 
+	{"stop_drain", "\"7s\"", false},
 static void load_changed(size_t i, struct loaded *loaded)
 {
 	char text[512];
@@ -920,7 +922,7 @@ TEST(config_keep__every_key)
 	struct loaded running, loaded, again;
 	json_t *kept;
 
-	CHECK_INT(CHANGE_COUNT, 43);
+	CHECK_INT(CHANGE_COUNT, 44);
 	load_text("{" REQUIRED "}", &running);
 	CHECK_INT(running.r, 0);
 	for (size_t i = 0; i < CHANGE_COUNT; i++) {
