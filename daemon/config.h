@@ -13,6 +13,7 @@
 
 #define CONFIG_LISTEN_MAX 8
 #define CONFIG_STRING_MAX 256
+#define CONFIG_NODE_TEXT  5
 #define CONFIG_ERROR_MAX  SCHEMA_ERROR_MAX
 
 enum config_isolation {
@@ -28,6 +29,8 @@ struct config {
 	char listen[CONFIG_LISTEN_MAX][CONFIG_STRING_MAX]; /* "host:port", "[v6]:port" */
 	size_t listen_count;
 	uint64_t pool_size_bytes;
+	int hugepages;			  /* enum mapping_pages: of the pool */
+	char numa_node[CONFIG_NODE_TEXT]; /* "any" or a number, of the pool's memory */
 	char admin_socket[CONFIG_STRING_MAX];
 	uint64_t ttl_default_ms;
 	uint64_t ttl_max_ms;
@@ -65,10 +68,10 @@ struct config {
 	uint64_t strike_decay_ms;    /* after which one strike is forgotten */
 	uint64_t heartbeat_ms;	     /* 0 = none */
 	uint64_t orphan_grace_ms;    /* 0 = leases end with their session */
+	uint64_t stop_drain_ms; /* that leases have when the daemon is told to stop; 0 = none */
 	char audit_log[CONFIG_STRING_MAX]; /* a file; "" = with the log */
 	int log_level;			   /* enum log_level */
 	struct tenant_settings *tenants;   /* owned; no name and no key is there twice */
-	uint64_t stop_drain_ms; /* that leases have when the daemon is told to stop; 0 = none */
 	size_t tenant_count;
 };
 
@@ -100,10 +103,19 @@ void config_free(struct config *config);
  */
 void config_defaults(struct config *ret_config);
 
+/** config_schema() - the table of the keys; static */
+const struct schema_table *config_schema(void);
+
 /**
  * config_print_schema() - a table of all keys: type, default, what is allowed, help
  */
 void config_print_schema(FILE *out);
+
+/** config_numa_node() - the node that the pool's memory is to be on, or MAPPING_ANY_NODE */
+int config_numa_node(const struct config *config);
+
+/** config_hugepages_name() - "none", "2MiB", "1GiB" */
+const char *config_hugepages_name(int hugepages);
 
 /**
  * config_isolation_name() - "auto", "windows", "unverified"

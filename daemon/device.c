@@ -209,6 +209,10 @@ fail:
 	return r;
 }
 
+/*
+ * Not IBV_ACCESS_HUGETLB: it is for memory that is paged on demand, which this is not, and a
+ * device that does not know it refuses. How large the pages are is seen from the memory itself.
+ */
 int device_register_pool(struct device *device, const struct pool *pool, char *error)
 {
 	int r = verbs_reg_mr(device->pd, pool->memory, pool->len_bytes, DEVICE_POOL_ACCESS,

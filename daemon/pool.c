@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pool's mapping and the way of its bytes back to free: given back (dirty), zeroed by
+ * The pool's extents and the way of its bytes back to free: given back (dirty), zeroed by
  * the scrubber in chunks, free. One extent is scrubbed at a time, in order of return, so
  * that a large one delays others by one chunk at most per job but never overtakes.
- *
- * The mapping is a memfd, prefaulted before it is registered and never touched by fork,
- * madvise or a hole afterwards.
  *
  * Thread: the loop; only pool_scrub_run() runs on the scrubber and touches nothing but the
  * bytes of its chunk, which nobody else can reach.
@@ -18,7 +15,6 @@
 #include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,8 +22,6 @@
 #include "common/checked.h"
 #include "common/units.h"
 #include "daemon/zero.h"
-
-#define POOL_POPULATE_STEP_BYTES (UINT64_C(256) << 20)
 
 static bool pool_has_ipc_lock(void)
 {
@@ -68,19 +62,6 @@ int pool_memlock_check(const struct pool_memlock *need, char *text)
 		 units_format_size(need->control_bytes, control),
 		 units_format_size(need->limit_bytes, limit));
 	return -ENOMEM;
-}
-
-/* In steps: a shortage comes back as an error here, never as SIGBUS later. */
-static int pool_populate(uint8_t *memory, uint64_t len_bytes)
-{
-	for (uint64_t done = 0; done < len_bytes; done += POOL_POPULATE_STEP_BYTES) {
-		uint64_t left = len_bytes - done;
-		uint64_t step = left < POOL_POPULATE_STEP_BYTES ? left : POOL_POPULATE_STEP_BYTES;
-
-		if (madvise(memory + done, step, MADV_POPULATE_WRITE) < 0)
-			return errno == EFAULT ? -ENOMEM : -errno;
-	}
-	return 0;
 }
 
 static void pool_scrub_run(struct worker_job *job)
@@ -134,46 +115,43 @@ static void pool_scrub_done(struct worker_job *job)
 		pool->on_clean(pool->on_clean_context);
 }
 
-int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes, struct worker *scrubber)
+static int pool_map(const struct mapping_request *request, struct extent_map **ret_extents,
+		    struct mapping *ret_mapping, char *error)
+{
+	char size[UNITS_TEXT_MAX];
+	int r;
+
+	r = extent_map_new(request->len_bytes, (uint64_t)sysconf(_SC_PAGESIZE), ret_extents);
+	if (r < 0) {
+		snprintf(error, MAPPING_ERROR_MAX, "cannot get %s of memory for the pool: %s",
+			 units_format_size(request->len_bytes, size), strerror(-r));
+		return r;
+	}
+	r = mapping_open(request, ret_mapping, error);
+	if (r < 0)
+		*ret_extents = extent_map_free(*ret_extents);
+	return r;
+}
+
+int pool_init(struct pool *pool, const struct mapping_request *request, uint64_t chunk_bytes,
+	      struct worker *scrubber, char *error)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct extent_map *extents;
-	void *memory;
-	int fd;
+	struct mapping mapping;
 	int r;
 
-	/* Whole pages are zeroed at a time. */
-	if (!checked_round_up(chunk_bytes, page_bytes, &chunk_bytes))
-		chunk_bytes = len_bytes;
-	r = extent_map_new(len_bytes, page_bytes, &extents);
+	r = pool_map(request, &extents, &mapping, error);
 	if (r < 0)
 		return r;
-	fd = memfd_create("mempool", MFD_CLOEXEC);
-	if (fd < 0) {
-		r = -errno;
-		goto err_free_map;
-	}
-	if (ftruncate(fd, (off_t)len_bytes) < 0) {
-		r = -errno;
-		goto err_close;
-	}
-	memory = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (memory == MAP_FAILED) {
-		r = -errno;
-		goto err_close;
-	}
-	r = pool_populate(memory, len_bytes);
-	if (r < 0)
-		goto err_unmap;
-	if (madvise(memory, len_bytes, MADV_DONTDUMP) < 0) {
-		r = -errno;
-		goto err_unmap;
-	}
+	/* Whole pages are zeroed at a time. */
+	if (!checked_round_up(chunk_bytes, page_bytes, &chunk_bytes))
+		chunk_bytes = request->len_bytes;
 	*pool = (struct pool){
-		.memory = memory,
-		.len_bytes = len_bytes,
+		.mapping = mapping,
+		.memory = mapping.memory,
+		.len_bytes = mapping.len_bytes,
 		.page_bytes = page_bytes,
-		.fd = fd,
 		.extents = extents,
 		.scrubber = scrubber,
 		.chunk_bytes = chunk_bytes,
@@ -181,14 +159,6 @@ int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes, struc
 	};
 	TAILQ_INIT(&pool->returns);
 	return 0;
-
-err_unmap:
-	munmap(memory, len_bytes);
-err_close:
-	close(fd);
-err_free_map:
-	extent_map_free(extents);
-	return r;
 }
 
 void pool_deinit(struct pool *pool)
@@ -196,8 +166,7 @@ void pool_deinit(struct pool *pool)
 	if (pool->memory == NULL)
 		return;
 	assert(TAILQ_EMPTY(&pool->returns));
-	munmap(pool->memory, pool->len_bytes);
-	close(pool->fd);
+	mapping_close(&pool->mapping);
 	pool->extents = extent_map_free(pool->extents);
 	pool->memory = NULL;
 }

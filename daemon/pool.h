@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "daemon/extent.h"
+#include "daemon/mapping.h"
 #include "daemon/worker.h"
 
 /*
@@ -23,10 +24,10 @@ struct pool_return {
 };
 
 struct pool {
-	uint8_t *memory;
+	struct mapping mapping;
+	uint8_t *memory; /* of the mapping */
 	uint64_t len_bytes;
-	uint64_t page_bytes;
-	int fd;
+	uint64_t page_bytes; /* leases are cut in multiples of it, whatever the mapping's pages */
 	struct extent_map *extents;
 	struct worker *scrubber;
 	uint64_t chunk_bytes;
@@ -60,13 +61,15 @@ uint64_t pool_memlock_limit(void);
 int pool_memlock_check(const struct pool_memlock *need, char *text);
 
 /**
- * pool_init() - map and prefault the memory
- * @scrubber: for zeroing; outlives the pool
+ * pool_init() - get the memory, all of it
  * @chunk_bytes: zeroed per job; rounded up to whole pages
+ * @scrubber: for zeroing; outlives the pool
+ * @error: MAPPING_ERROR_MAX bytes; on failure one line with what is missing and the remedy
  *
- * Return: 0 or a negative errno (-ENOMEM: not enough memory).
+ * Return: 0 or a negative errno, as mapping_open().
  */
-int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes, struct worker *scrubber);
+int pool_init(struct pool *pool, const struct mapping_request *request, uint64_t chunk_bytes,
+	      struct worker *scrubber, char *error);
 
 /** pool_deinit() - no extent may be on its way back; all zero is allowed */
 void pool_deinit(struct pool *pool);

@@ -21,9 +21,8 @@
 
 #include "common/clock.h"
 #include "common/secure.h"
-#include "common/units.h"
-#include "daemon/admin_drain.h"
 #include "daemon/admin.h"
+#include "daemon/admin_drain.h"
 #include "daemon/admin_tenant.h"
 #include "daemon/loop.h"
 #include "daemon/orphan.h"
@@ -246,7 +245,6 @@ void server_stop(struct server *server)
 
 	if (!drain_stop(&server->drain))
 		return;
-	server->stopping = true;
 	pool_discard(&server->pool);
 	listener_stop(&server->listener);
 	(void)deadline_set(server->deadlines, &server->stop_limit,
@@ -306,17 +304,17 @@ static int server_open_device(struct server *server)
 
 static int server_open_pool(struct server *server)
 {
-	char size[UNITS_TEXT_MAX];
+	const struct config *config = &server->config;
+	struct mapping_request request = {
+		.len_bytes = config->pool_size_bytes,
+		.pages = (enum mapping_pages)config->hugepages,
+		.numa_node = config_numa_node(config),
+	};
 	char error[DEVICE_ERROR_MAX];
-	int r;
 
-	r = pool_init(&server->pool, server->config.pool_size_bytes,
-		      server->config.scrub_chunk_bytes, server->scrubber);
-	if (r < 0) {
-		snprintf(error, sizeof(error), "cannot get %s of memory for the pool: %s",
-			 units_format_size(server->config.pool_size_bytes, size), strerror(-r));
+	if (pool_init(&server->pool, &request, config->scrub_chunk_bytes, server->scrubber, error) <
+	    0)
 		return server_fail(error);
-	}
 	if (device_register_pool(&server->device, &server->pool, error) < 0)
 		return server_fail(error);
 	return 0;

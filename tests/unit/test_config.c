@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/mapping.h"
 #include "tests/unit/test.h"
 
 #define REQUIRED "\"listen\":[\"10.77.0.1:7471\"],\"pool_size\":\"1GiB\""
@@ -100,6 +101,9 @@ TEST(config_defaults__values)
 	CHECK_INT(c.device_wait_ms, 60000);
 	CHECK_INT(c.listen_count, 0);
 	CHECK_INT(c.pool_size_bytes, 0);
+	CHECK_INT(c.hugepages, MAPPING_PAGES_NONE);
+	CHECK_STR(c.numa_node, "any");
+	CHECK_INT(config_numa_node(&c), MAPPING_ANY_NODE);
 	CHECK_STR(c.admin_socket, "/run/mempoold/admin.sock");
 	CHECK_INT(c.ttl_default_ms, 30000);
 	CHECK_INT(c.ttl_max_ms, 3600000);
@@ -132,11 +136,11 @@ TEST(config_defaults__values)
 	CHECK_INT(c.strike_decay_ms, 60000);
 	CHECK_INT(c.heartbeat_ms, 5000);
 	CHECK_INT(c.orphan_grace_ms, 0);
+	CHECK_INT(c.stop_drain_ms, 100);
 	CHECK_STR(c.audit_log, "");
 	CHECK_INT(c.log_level, LOG_LEVEL_INFO);
 	CHECK(!c.tenants);
 	CHECK_INT(c.tenant_count, 0);
-	CHECK_INT(c.stop_drain_ms, 100);
 }
 
 TEST(config_load__every_key)
@@ -803,7 +807,7 @@ TEST(config_print_schema__rows)
 	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	CHECK_INT(lines, 58);
+	CHECK_INT(lines, 60);
 	CHECK(strstr(text,
 		     "\npool_size                            size      (required)              "
 		     "  1MiB..64TiB, a multiple of 4KiB "));
@@ -842,7 +846,7 @@ TEST(config_load__example)
 		CHECK(json_object_get(example, line));
 		keys++;
 	}
-	CHECK_INT(keys, 45);
+	CHECK_INT(keys, 47);
 	json_decref(example);
 	free(help);
 }
@@ -857,6 +861,8 @@ static const struct {
 	{"device_wait", "\"1s\"", true},
 	{"listen", "[\"10.77.0.1:7471\", \"10.77.0.2:7471\"]", true},
 	{"pool_size", "\"2GiB\"", true},
+	{"hugepages", "\"2MiB\"", true},
+	{"numa_node", "\"0\"", true},
 	{"admin_socket", "\"/other\"", true},
 	{"ttl_default", "\"31s\"", false},
 	{"ttl_max", "\"2h\"", false},
@@ -894,13 +900,13 @@ static const struct {
 	{"strike_decay", "\"7s\"", false},
 	{"heartbeat", "\"7s\"", false},
 	{"orphan_grace", "\"7s\"", false},
+	{"stop_drain", "\"7s\"", false},
 	{"audit_log", "\"/other\"", true},
 	{"log_level", "\"warn\"", false},
 };
 
 #define CHANGE_COUNT (sizeof(changes) / sizeof(changes[0]))
 
-	{"stop_drain", "\"7s\"", false},
 static void load_changed(size_t i, struct loaded *loaded)
 {
 	char text[512];
@@ -922,7 +928,7 @@ TEST(config_keep__every_key)
 	struct loaded running, loaded, again;
 	json_t *kept;
 
-	CHECK_INT(CHANGE_COUNT, 44);
+	CHECK_INT(CHANGE_COUNT, 46);
 	load_text("{" REQUIRED "}", &running);
 	CHECK_INT(running.r, 0);
 	for (size_t i = 0; i < CHANGE_COUNT; i++) {
@@ -961,6 +967,75 @@ TEST(config_keep__tenants_are_new)
 	CHECK_STR(loaded.config.tenants[0].name, "a");
 	json_decref(kept);
 	config_free(&loaded.config);
+}
+
+TEST(config_load__numa_node)
+{
+	static const struct {
+		const char *text;
+		int node;
+	} taken[] = {{"any", MAPPING_ANY_NODE}, {"0", 0}, {"7", 7}, {"1023", 1023}};
+	static const char *const refused[] = {"1024", "-1", "1KiB", "one", " 1", "0x1"};
+	struct loaded loaded;
+	char member[64];
+
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		snprintf(member, sizeof(member), "\"numa_node\":\"%s\"", taken[i].text);
+		load_member(member, &loaded);
+		CHECK_STR(loaded.error, "");
+		CHECK_INT(config_numa_node(&loaded.config), taken[i].node);
+	}
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		char error[256];
+
+		snprintf(member, sizeof(member), "\"numa_node\":\"%s\"", refused[i]);
+		snprintf(error, sizeof(error),
+			 ": numa_node: \"%s\" is not valid; allowed: 1..4 characters of the form "
+			 "\"any\" or a number up to \"1023\"",
+			 refused[i]);
+		check_refused(member, error);
+	}
+	check_refused("\"numa_node\":0",
+		      ": numa_node: 0 is not a string; allowed: 1..4 characters of the form "
+		      "\"any\" or a number up to \"1023\"");
+}
+
+/* The pool consists of whole pages. */
+TEST(config_load__hugepages)
+{
+	static const struct {
+		const char *pages;
+		const char *size;
+		const char *error;
+	} cases[] = {
+		{"none", "1028KiB", ""},
+		{"2MiB", "2MiB", ""},
+		{"2MiB", "1GiB", ""},
+		{"2MiB", "3MiB",
+		 ": pool_size: 3145728B is not a whole number of pages; allowed with hugepages "
+		 "2MiB: multiples of 2 MiB"},
+		{"1GiB", "3GiB", ""},
+		{"1GiB", "1026MiB",
+		 ": pool_size: 1075838976B is not a whole number of pages; allowed with hugepages "
+		 "1GiB: multiples of 1 GiB"},
+		{"4MiB", "1GiB",
+		 ": hugepages: \"4MiB\" is not one of the choices; allowed: none|2MiB|1GiB"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct loaded loaded;
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			 "{\"listen\":[\"10.77.0.1:7471\"],\"hugepages\":\"%s\","
+			 "\"pool_size\":\"%s\"}",
+			 cases[i].pages, cases[i].size);
+		load_text(text, &loaded);
+		CHECK_STR(loaded.error, cases[i].error);
+	}
+	CHECK_STR(config_hugepages_name(MAPPING_PAGES_2MIB), "2MiB");
+	CHECK_STR(config_hugepages_name(3), "unknown");
+	CHECK_STR(config_hugepages_name(-1), "unknown");
 }
 
 TEST(config_isolation_name__all)

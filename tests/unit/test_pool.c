@@ -174,6 +174,15 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
 	event_base_loopbreak(t.base);
 }
 
+static int init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes,
+		struct worker *scrubber)
+{
+	struct mapping_request request = {.len_bytes = len_bytes, .numa_node = MAPPING_ANY_NODE};
+	char error[MAPPING_ERROR_MAX];
+
+	return pool_init(pool, &request, chunk_bytes, scrubber, error);
+}
+
 static void start(uint64_t pages, uint64_t chunk_bytes)
 {
 	memset(&t, 0, sizeof(t));
@@ -181,7 +190,7 @@ static void start(uint64_t pages, uint64_t chunk_bytes)
 	t.base = event_base_new();
 	CHECK(t.base != NULL);
 	CHECK_INT(worker_new(t.base, "scrubber", &t.scrubber), 0);
-	CHECK_INT(pool_init(&t.pool, pages * t.page_bytes, chunk_bytes, t.scrubber), 0);
+	CHECK_INT(init(&t.pool, pages * t.page_bytes, chunk_bytes, t.scrubber), 0);
 	t.pool.on_clean = on_clean;
 	t.pool.on_clean_context = &t;
 }
@@ -234,7 +243,7 @@ TEST(pool_init__mapped_and_zero)
 	CHECK_INT(totals.largest_free_bytes, t.pool.len_bytes);
 	/* Not a private mapping: the file holds the same bytes. */
 	t.pool.memory[t.page_bytes] = 0x77;
-	CHECK_INT(pread(t.pool.fd, &byte, 1, (off_t)t.page_bytes), 1);
+	CHECK_INT(pread(t.pool.mapping.fd, &byte, 1, (off_t)t.page_bytes), 1);
 	CHECK_INT(byte, 0x77);
 	finish();
 }
@@ -243,8 +252,8 @@ TEST(pool_init__bad_length)
 {
 	struct pool pool = {0};
 
-	CHECK_INT(pool_init(&pool, 0, 4096, NULL), -EINVAL);
-	CHECK_INT(pool_init(&pool, (uint64_t)sysconf(_SC_PAGESIZE) + 1, 4096, NULL), -EINVAL);
+	CHECK_INT(init(&pool, 0, 4096, NULL), -EINVAL);
+	CHECK_INT(init(&pool, (uint64_t)sysconf(_SC_PAGESIZE) + 1, 4096, NULL), -EINVAL);
 	CHECK(pool.memory == NULL);
 	pool_deinit(&pool);
 }
