@@ -24,7 +24,6 @@
 #include "common/endpoint.h"
 #include "common/log.h"
 
-#define DEVICE_POLL_MS	   250
 #define DEVICE_LANE_CQ_MAX 65536u
 
 static bool device_is_there(const char *name)
@@ -64,15 +63,19 @@ static struct ibv_context *device_choose(struct ibv_context **list, const char *
 	return NULL;
 }
 
-int device_find(struct device *device, const char *name, struct ibv_context *preferred,
-		uint64_t wait_ms, char *error)
+void device_wait(const char *name, uint64_t until_ns)
 {
-	uint64_t until_ns = clock_add_ms(clock_now_ns(), wait_ms);
-	int count = 0;
-
-	/* librdmacm takes its list of devices once, so it is not asked before there is one. */
+	if (device_is_there(name) || clock_now_ns() >= until_ns)
+		return;
+	log_info("waiting for an RDMA device device=%s", name[0] != '\0' ? name : "any");
 	while (!device_is_there(name) && clock_now_ns() < until_ns)
 		(void)poll(NULL, 0, DEVICE_POLL_MS);
+}
+
+int device_find(struct device *device, const char *name, struct ibv_context *preferred, char *error)
+{
+	int count = 0;
+
 	device->list = rdma_get_devices(&count);
 	if (device->list != NULL)
 		device->context = device_choose(device->list, name, preferred);

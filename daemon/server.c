@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -281,12 +282,43 @@ static int server_check_memlock(const struct server *server, bool guarded)
 	return 0;
 }
 
+/* Which means that the device, or the address on it, may still come. */
+static bool server_may_come(int r)
+{
+	return r == -ENODEV || r == -EADDRNOTAVAIL;
+}
+
+/* A device that is being restarted, or not there yet at boot, is waited for. */
+static int server_bind(struct server *server)
+{
+	const struct config *config = &server->config;
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), config->device_wait_ms);
+	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
+	bool told = false;
+	int r;
+
+	device_wait(config->device, until_ns);
+	for (;;) {
+		r = listener_bind(&server->listener, config, error);
+		if (r == 0)
+			return 0;
+		if (!server_may_come(r) || clock_now_ns() >= until_ns)
+			return server_fail(error);
+		if (!told)
+			log_warn("%s; waiting for it wait_ms=%" PRIu64, error,
+				 config->device_wait_ms);
+		told = true;
+		listener_close(&server->listener);
+		(void)poll(NULL, 0, DEVICE_POLL_MS);
+	}
+}
+
 static int server_open_device(struct server *server)
 {
 	char error[DEVICE_ERROR_MAX];
 
 	if (device_find(&server->device, server->config.device, listener_context(&server->listener),
-			server->config.device_wait_ms, error) < 0 ||
+			error) < 0 ||
 	    device_open(&server->device, &server->config, error) < 0)
 		return server_fail(error);
 	for (size_t i = 0; i < server->listener.count; i++) {
@@ -502,9 +534,9 @@ static int server_start(struct server *server)
 		r = server_open_gate(server);
 	if (r != 0)
 		return r;
-	if (listener_bind(&server->listener, &server->config, error) < 0)
-		return server_fail(error);
-	r = server_open_device(server);
+	r = server_bind(server);
+	if (r == 0)
+		r = server_open_device(server);
 	if (r == 0)
 		r = server_open_pool(server);
 	if (r == 0)
