@@ -68,18 +68,39 @@ static void pool_scrub_run(struct worker_job *job)
 {
 	struct pool *pool = (struct pool *)((char *)job - offsetof(struct pool, job));
 
-	zero_pages(pool->memory + pool->scrub_offset_bytes, pool->scrub_len_bytes);
+	pool->scrub_bad_count = damage_zero(pool->memory + pool->scrub_offset_bytes,
+					    pool->scrub_len_bytes, pool->scrub_bad, POOL_SCRUB_BAD);
 }
 
 /* In the place of a chunk: the way back to free is the same, without the work. */
 static void pool_skip_run(struct worker_job *job)
 {
-	(void)job;
+	struct pool *pool = (struct pool *)((char *)job - offsetof(struct pool, job));
+
+	pool->scrub_bad_count = 0;
+}
+
+/* Bytes from an offset on that are not known to be damaged; 0: those there are. */
+static uint64_t pool_sound_bytes(const struct pool *pool, uint64_t offset_bytes,
+				 uint64_t most_bytes)
+{
+	for (size_t i = 0; i < pool->damage_count; i++) {
+		const struct damage *bad = &pool->damages[i];
+
+		if (bad->addr + bad->len_bytes <= offset_bytes)
+			continue;
+		if (bad->addr <= offset_bytes)
+			return 0;
+		if (bad->addr - offset_bytes < most_bytes)
+			most_bytes = bad->addr - offset_bytes;
+	}
+	return most_bytes;
 }
 
 static void pool_scrub_next(struct pool *pool)
 {
 	struct pool_return *back = TAILQ_FIRST(&pool->returns);
+	uint64_t sound_bytes;
 	uint64_t left;
 
 	if (back == NULL || pool->job.submitted)
@@ -93,7 +114,34 @@ static void pool_scrub_next(struct pool *pool)
 	pool->scrub_len_bytes =
 		left < pool->chunk_bytes || pool->discard ? left : pool->chunk_bytes;
 	pool->job.run = pool->discard ? pool_skip_run : pool_scrub_run;
+	if (!pool->discard && pool->damage_count > 0) {
+		sound_bytes =
+			pool_sound_bytes(pool, pool->scrub_offset_bytes, pool->scrub_len_bytes);
+		pool->scrub_len_bytes = sound_bytes > 0 ? sound_bytes : pool->page_bytes;
+		pool->job.run = sound_bytes > 0 ? pool_scrub_run : pool_skip_run;
+	}
 	worker_submit(pool->scrubber, &pool->job);
+}
+
+/* Nobody else has seen them yet, as the extent is not free before this. */
+static void pool_take_bad(struct pool *pool)
+{
+	for (size_t i = 0; i < pool->scrub_bad_count; i++) {
+		uint64_t offset_bytes = pool->scrub_bad[i].addr - (uint64_t)(uintptr_t)pool->memory;
+
+		pool_damage(pool, offset_bytes, pool->scrub_bad[i].len_bytes);
+		if (pool->on_damage != NULL)
+			pool->on_damage(pool->on_clean_context, offset_bytes,
+					pool->scrub_bad[i].len_bytes);
+	}
+	pool->scrub_bad_count = 0;
+}
+
+static void pool_retire(struct pool *pool)
+{
+	for (size_t i = 0; i < pool->damage_count; i++)
+		(void)extent_retire(pool->extents, pool->damages[i].addr,
+				    pool->damages[i].len_bytes);
 }
 
 static void pool_scrub_done(struct worker_job *job)
@@ -101,6 +149,7 @@ static void pool_scrub_done(struct worker_job *job)
 	struct pool *pool = (struct pool *)((char *)job - offsetof(struct pool, job));
 	struct pool_return *back = TAILQ_FIRST(&pool->returns);
 
+	pool_take_bad(pool);
 	pool->scrub_done_bytes += pool->scrub_len_bytes;
 	if (pool->scrub_done_bytes < extent_len_bytes(back->extent)) {
 		pool_scrub_next(pool);
@@ -108,11 +157,53 @@ static void pool_scrub_done(struct worker_job *job)
 	}
 	TAILQ_REMOVE(&pool->returns, back, link);
 	extent_clean(pool->extents, back->extent);
+	pool_retire(pool);
 	back->extent = NULL;
 	back->cleaned(back);
 	pool_scrub_next(pool);
 	if (pool->on_clean != NULL)
 		pool->on_clean(pool->on_clean_context);
+}
+
+/* Without room for one more the last grows, and what is sound in between is lost, too. */
+static void pool_note(struct pool *pool, uint64_t begin, uint64_t end)
+{
+	struct damage *last = &pool->damages[POOL_DAMAGES_MAX - 1];
+	uint64_t last_end = last->addr + last->len_bytes;
+
+	if (pool->damage_count < POOL_DAMAGES_MAX) {
+		pool->damages[pool->damage_count++] =
+			(struct damage){.addr = begin, .len_bytes = end - begin};
+		return;
+	}
+	last->addr = begin < last->addr ? begin : last->addr;
+	last->len_bytes = (end > last_end ? end : last_end) - last->addr;
+}
+
+static bool pool_knows(const struct pool *pool, uint64_t begin, uint64_t end)
+{
+	for (size_t i = 0; i < pool->damage_count; i++) {
+		const struct damage *bad = &pool->damages[i];
+
+		if (bad->addr <= begin && bad->addr + bad->len_bytes >= end)
+			return true;
+	}
+	return false;
+}
+
+void pool_damage(struct pool *pool, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	uint64_t begin = offset_bytes & ~(pool->page_bytes - 1);
+	uint64_t end;
+
+	if (!checked_add(offset_bytes, len_bytes, &end) ||
+	    !checked_round_up(end, pool->page_bytes, &end) || end > pool->len_bytes)
+		end = pool->len_bytes;
+	if (begin >= end)
+		return;
+	if (!pool_knows(pool, begin, end))
+		pool_note(pool, begin, end);
+	(void)extent_retire(pool->extents, begin, end - begin);
 }
 
 static int pool_map(const struct mapping_request *request, struct extent_map **ret_extents,

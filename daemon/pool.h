@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "daemon/damage.h"
 #include "daemon/extent.h"
 #include "daemon/mapping.h"
 #include "daemon/worker.h"
@@ -15,6 +16,9 @@
  * The memory that is lent: one mapping, cut into extents, scrubbed by a worker before it is
  * lent again.
  */
+
+#define POOL_DAMAGES_MAX 256
+#define POOL_SCRUB_BAD	 16 /* ranges found at once; further ones are taken together */
 
 /* An extent on its way back; embedded in its lease. */
 struct pool_return {
@@ -34,11 +38,17 @@ struct pool {
 	struct worker_job job; /* the chunk that is being zeroed */
 	uint64_t scrub_offset_bytes;
 	uint64_t scrub_len_bytes;
-	uint64_t scrub_done_bytes; /* of the extent at the head of the queue */
+	uint64_t scrub_done_bytes;		 /* of the extent at the head of the queue */
+	struct damage scrub_bad[POOL_SCRUB_BAD]; /* what a chunk has met; addresses */
+	size_t scrub_bad_count;
+	struct damage damages[POOL_DAMAGES_MAX]; /* all that is known; offsets in the pool */
+	size_t damage_count;
 	TAILQ_HEAD(pool_returns, pool_return) returns;
 	bool discard;			 /* nothing is lent any more: do not zero */
 	void (*on_clean)(void *context); /* bytes have become free */
-	void *on_clean_context;
+	/* Damage was found, and noted, while scrubbing. */
+	void (*on_damage)(void *context, uint64_t offset_bytes, uint64_t len_bytes);
+	void *on_clean_context; /* of both */
 };
 
 /* What the daemon wants to lock, in parts. */
@@ -88,5 +98,13 @@ void pool_give_back(struct pool *pool, struct pool_return *back);
  * The memory goes back to the kernel, which zeroes it before anybody else sees it.
  */
 void pool_discard(struct pool *pool);
+
+/**
+ * pool_damage() - a range of the pool is broken: it is never lent again
+ *
+ * What of it is free goes out of use now, all else when it would become free. It is not zeroed,
+ * nor touched at all.
+ */
+void pool_damage(struct pool *pool, uint64_t offset_bytes, uint64_t len_bytes);
 
 #endif

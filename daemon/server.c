@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -229,6 +230,13 @@ void server_device_lost(struct server *server, const char *why)
 	log_error("device lost device=%s why=\"%s\"",
 		  ibv_get_device_name(server->device.context->device), why);
 	server->exit_status = SERVER_EXIT_DEVICE;
+	event_base_loopbreak(server->base);
+}
+
+void server_memory_lost(struct server *server)
+{
+	log_error("the daemon's own memory is damaged");
+	server->exit_status = SERVER_EXIT_MEMORY;
 	event_base_loopbreak(server->base);
 }
 
@@ -549,6 +557,8 @@ static int server_start(struct server *server)
 		return r;
 	server->pool.on_clean = server_on_clean;
 	server->pool.on_clean_context = server;
+	if (damage_watch_start(server) < 0)
+		return server_fail("cannot watch for damaged memory");
 	if (listener_start(server, error) < 0)
 		return server_fail(error);
 	return 0;
@@ -570,6 +580,7 @@ static void server_teardown(struct server *server)
 	listener_stop(&server->listener);
 	server->scrubber = worker_free(server->scrubber);
 	server->verbs_worker = worker_free(server->verbs_worker);
+	damage_watch_stop(server);
 	server_free_event(&server->signal_events[2]);
 	server_free_event(&server->signal_events[1]);
 	server_free_event(&server->signal_events[0]);
@@ -627,6 +638,8 @@ int server_run(const struct config *config, const char *path)
 	struct server server = {
 		.config = *config, .config_path = path, .started_ns = clock_now_ns()};
 
+	/* No core dump: it would hold keys. Nor may others of this user look into the process. */
+	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	drain_init(&server.drain, &server);
 	TAILQ_INIT(&server.sessions);
 	TAILQ_INIT(&server.notices);
@@ -640,7 +653,8 @@ int server_run(const struct config *config, const char *path)
 		server_loop(&server);
 	}
 	/* What still waits for a device that is gone or stuck cannot be destroyed in order. */
-	if (server.exit_status == SERVER_EXIT_DEVICE || server.exit_status == SERVER_EXIT_STUCK)
+	if (server.exit_status == SERVER_EXIT_DEVICE || server.exit_status == SERVER_EXIT_STUCK ||
+	    server.exit_status == SERVER_EXIT_MEMORY)
 		server_exit(&server);
 	server_teardown(&server);
 	/* A device that could not be closed may still refer to all that is left. */

@@ -12,6 +12,7 @@
 #include "daemon/admission.h"
 #include "daemon/audit.h"
 #include "daemon/config.h"
+#include "daemon/damage_watch.h"
 #include "daemon/deadline.h"
 #include "daemon/device.h"
 #include "daemon/drain.h"
@@ -36,6 +37,7 @@ enum {
 	SERVER_EXIT_USAGE = 2,	 /* options or configuration */
 	SERVER_EXIT_DEVICE = 74, /* the device was removed or failed */
 	SERVER_EXIT_STUCK = 75,	 /* something was left to the kernel at stop */
+	SERVER_EXIT_MEMORY = 76, /* the hardware has damaged the daemon's own memory */
 };
 
 /* What has been counted since the start; one list gives struct and JSON. */
@@ -63,6 +65,7 @@ enum {
 	X(leases_reattached)     \
 	X(connections_failed)    \
 	X(messages_unopened)     \
+	X(memory_errors)         \
 	X(destroy_failures)
 
 struct server_counters {
@@ -118,6 +121,7 @@ struct server {
 	bool serve_waiting;    /* at the end of the turn: a lease that waited for bytes has gone */
 	bool port_down;	       /* no new leases are granted */
 	struct drain drain;
+	struct damage_watch damage_watch;
 	int exit_status;
 	uint64_t started_ns;
 	struct histogram revocation_us; /* decision -> fence */
@@ -148,6 +152,9 @@ void server_stop(struct server *server);
  * No completion can be expected any more: the process ends at once and leaves the rest to the kernel.
  */
 void server_device_lost(struct server *server, const char *why);
+
+/** server_memory_lost() - memory that is not the pool's is damaged: the process ends at once, too */
+void server_memory_lost(struct server *server);
 
 /** server_audit() - write to the audit log */
 void server_audit(struct server *server, const struct audit_record *record);

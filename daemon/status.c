@@ -51,12 +51,13 @@ static json_t *status_pool(const struct server *server)
 
 	extent_map_totals(server->pool.extents, &totals);
 	return json_pack(
-		"{s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:I}", "bytes", NUMBER(server->pool.len_bytes),
+		"{s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:I,s:I}", "bytes", NUMBER(server->pool.len_bytes),
 		"page_bytes", NUMBER(server->pool.page_bytes), "hugepages",
 		config_hugepages_name(server->config.hugepages), "numa_node",
 		server->config.numa_node, "free_bytes", NUMBER(totals.free_bytes), "leased_bytes",
 		NUMBER(totals.leased_bytes), "dirty_bytes", NUMBER(totals.dirty_bytes),
-		"largest_free_bytes", NUMBER(totals.largest_free_bytes));
+		"largest_free_bytes", NUMBER(totals.largest_free_bytes), "damaged_bytes",
+		NUMBER(totals.retired_bytes));
 }
 
 static json_t *status_properties(const struct isolation *isolation)
