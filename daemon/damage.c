@@ -80,7 +80,8 @@ int damage_open(int *ret_fd)
 		return r;
 	}
 	/* A kernel that cannot do it reports late. */
-	(void)prctl(PR_MCE_KILL, PR_MCE_KILL_SET, PR_MCE_KILL_EARLY, 0, 0);
+	(void)prctl(PR_MCE_KILL, (unsigned long)PR_MCE_KILL_SET, (unsigned long)PR_MCE_KILL_EARLY,
+		    0ul, 0ul);
 	*ret_fd = damage_pipe[0];
 	return 0;
 }
@@ -89,7 +90,7 @@ void damage_close(void)
 {
 	if (damage_pipe[0] < 0)
 		return;
-	(void)prctl(PR_MCE_KILL, PR_MCE_KILL_CLEAR, 0, 0, 0);
+	(void)prctl(PR_MCE_KILL, (unsigned long)PR_MCE_KILL_CLEAR, 0ul, 0ul, 0ul);
 	(void)sigaction(SIGBUS, &damage_before, NULL);
 	(void)close(damage_pipe[0]);
 	(void)close(damage_pipe[1]);

@@ -639,7 +639,7 @@ int server_run(const struct config *config, const char *path)
 		.config = *config, .config_path = path, .started_ns = clock_now_ns()};
 
 	/* No core dump: it would hold keys. Nor may others of this user look into the process. */
-	(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	(void)prctl(PR_SET_DUMPABLE, 0ul, 0ul, 0ul, 0ul);
 	drain_init(&server.drain, &server);
 	TAILQ_INIT(&server.sessions);
 	TAILQ_INIT(&server.notices);

@@ -23,6 +23,7 @@
  *	slow-scrub	 a chunk takes long to be zeroed
  *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type;
  *			 those of a QP are of the first that is in the error state
+ *	late-damage	 the kernel tells of damaged memory when it is touched, no sooner
  *	busy-cq		 no completion queue is ever found empty: what comes belongs to nobody
  *	no-windows	 no device says that it has memory windows
  *	small-cq:N	 devices say that a completion queue has N entries at most, and it has
@@ -38,9 +39,11 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/verbs.h"
@@ -77,6 +80,8 @@ int __real_verbs_destroy_qp(struct ibv_qp *qp);
 int __wrap_verbs_destroy_qp(struct ibv_qp *qp);
 void __real_zero_pages(void *memory, size_t len_bytes);
 void __wrap_zero_pages(void *memory, size_t len_bytes);
+int __real_prctl(int option, ...);
+int __wrap_prctl(int option, ...);
 int __real_verbs_async_fd(const struct ibv_context *context);
 int __wrap_verbs_async_fd(const struct ibv_context *context);
 int __real_verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event);
@@ -272,6 +277,21 @@ void __wrap_zero_pages(void *memory, size_t len_bytes)
 	if (seam_strikes("slow-scrub"))
 		(void)usleep(SLOW_US);
 	__real_zero_pages(memory, len_bytes);
+}
+
+/* Of those that the daemon asks for none has more arguments. */
+int __wrap_prctl(int option, ...)
+{
+	unsigned long args[4];
+	va_list list;
+
+	va_start(list, option);
+	for (int i = 0; i < 4; i++)
+		args[i] = va_arg(list, unsigned long);
+	va_end(list);
+	if (option == PR_MCE_KILL && args[0] == PR_MCE_KILL_SET && seam_is("late-damage"))
+		args[1] = PR_MCE_KILL_LATE;
+	return __real_prctl(option, args[0], args[1], args[2], args[3]);
 }
 
 /* Asynchronous events: the number of a signal becomes that of an event. */
