@@ -37,6 +37,11 @@ static const char *const hugepages_names[] = {
 	NULL,
 };
 
+static const char *const mtu_names[] = {
+	[CONFIG_MTU_ANY] = "any",   [CONFIG_MTU_512] = "512",	[CONFIG_MTU_1024] = "1024",
+	[CONFIG_MTU_2048] = "2048", [CONFIG_MTU_4096] = "4096", NULL,
+};
+
 static const char *const log_level_names[] = {
 	[LOG_LEVEL_ERROR] = "error",
 	[LOG_LEVEL_WARN] = "warn",
@@ -234,6 +239,32 @@ static const struct schema_key keys[] = {
 	 .max = "65535",
 	 .needs_restart = true,
 	 .help = "connection requests that may wait to be accepted"},
+	{.name = "traffic_class",
+	 .type = SCHEMA_UINT,
+	 .offset = FIELD(traffic_class),
+	 .default_text = "0",
+	 .min = "0",
+	 .max = "255",
+	 .needs_restart = true,
+	 .help = "traffic class (RoCE: the octet with DSCP and ECN) of what the daemon sends; 0: "
+		 "as the client says"},
+	{.name = "ack_timeout",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(ack_timeout_ms),
+	 .default_text = "0",
+	 .min = "0",
+	 .max = "10s",
+	 .needs_restart = true,
+	 .help = "how long the daemon waits for an acknowledgement before it sends again, rounded "
+		 "up to what devices can; 0: as the client says"},
+	{.name = "path_mtu_min",
+	 .type = SCHEMA_ENUM,
+	 .offset = FIELD(path_mtu_min),
+	 .default_text = "any",
+	 .names = mtu_names,
+	 .needs_restart = true,
+	 .help = "connections with a smaller path MTU, which the client's end decides, are "
+		 "refused"},
 	{.name = "handshake_timeout",
 	 .type = SCHEMA_DURATION,
 	 .offset = FIELD(handshake_timeout_ms),
@@ -540,6 +571,11 @@ int config_numa_node(const struct config *config)
 	if (strcmp(config->numa_node, NODE_ANY) == 0)
 		return MAPPING_ANY_NODE;
 	return (int)strtol(config->numa_node, NULL, 10);
+}
+
+enum ibv_mtu config_mtu(const struct config *config)
+{
+	return (enum ibv_mtu)(IBV_MTU_256 + (config->path_mtu_min - CONFIG_MTU_ANY));
 }
 
 const char *config_hugepages_name(int hugepages)

@@ -2,6 +2,7 @@
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
 
+#include <infiniband/verbs.h>
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +21,14 @@ enum config_isolation {
 	CONFIG_ISOLATION_AUTO,
 	CONFIG_ISOLATION_WINDOWS,
 	CONFIG_ISOLATION_UNVERIFIED,
+};
+
+enum config_mtu {
+	CONFIG_MTU_ANY,
+	CONFIG_MTU_512,
+	CONFIG_MTU_1024,
+	CONFIG_MTU_2048,
+	CONFIG_MTU_4096,
 };
 
 /* One value per key of the schema table in config.c, which has units, ranges and defaults. */
@@ -45,6 +54,9 @@ struct config {
 	uint64_t lane_send_queue;  /* binds and invalidates in flight per lane */
 	uint64_t read_depth;	   /* outstanding reads and atomics per lane, at most */
 	uint64_t backlog;
+	uint64_t traffic_class;	 /* of what the daemon sends; 0 = as the client's request says */
+	uint64_t ack_timeout_ms; /* 0 = as the client's request says */
+	int path_mtu_min;	 /* enum config_mtu */
 	uint64_t handshake_timeout_ms;
 	uint64_t lane_offer_ms;		/* how long an offer is good */
 	uint64_t lane_sweep_ms;		/* every lane's state is looked at within this time */
@@ -113,6 +125,9 @@ void config_print_schema(FILE *out);
 
 /** config_numa_node() - the node that the pool's memory is to be on, or MAPPING_ANY_NODE */
 int config_numa_node(const struct config *config);
+
+/** config_mtu() - the least path MTU of a connection */
+enum ibv_mtu config_mtu(const struct config *config);
 
 /** config_hugepages_name() - "none", "2MiB", "1GiB" */
 const char *config_hugepages_name(int hugepages);

@@ -23,6 +23,7 @@
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/verbs.h"
+#include "daemon/accept.h"
 #include "daemon/penalty.h"
 #include "daemon/server.h"
 #include "proto/error.h"
@@ -245,7 +246,7 @@ static int lane_accept_connection(struct lane *lane, struct rdma_cm_id *id,
 		.rnr_retry_count = 6,
 	};
 
-	return rdma_accept(id, &param) == 0 ? 0 : -errno;
+	return accept_connection(id, &param, &lane->server->config);
 }
 
 int lane_accept(struct lane *lane, struct rdma_cm_id *id, const struct rdma_conn_param *request)

@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/verbs.h"
+#include "daemon/accept.h"
 #include "daemon/orphan.h"
 #include "daemon/penalty.h"
 #include "daemon/request.h"
@@ -118,7 +119,7 @@ static int session_create_qp(struct session *session, struct rdma_cm_id *id)
 			     session->channel);
 }
 
-static int session_accept_connection(struct rdma_cm_id *id)
+static int session_accept_connection(struct rdma_cm_id *id, const struct config *config)
 {
 	struct private_data data = {.kind = PRIVATE_DATA_ACCEPT, .version = PROTO_VERSION};
 	uint8_t bytes[PROTO_PRIVATE_DATA_MAX];
@@ -127,9 +128,11 @@ static int session_accept_connection(struct rdma_cm_id *id)
 		.private_data_len = private_data_encode(&data, bytes),
 		.rnr_retry_count = 6,
 	};
+	int r;
 
-	if (rdma_accept(id, &param) != 0)
-		return -errno;
+	r = accept_connection(id, &param, config);
+	if (r < 0)
+		return r;
 	return verbs_qp_set_min_rnr_timer(id->qp);
 }
 
@@ -215,7 +218,7 @@ int session_accept(struct server *server, struct rdma_cm_id *id, const struct pr
 	id->context = session;
 	session->cm_id = id;
 	session->qp = id->qp;
-	r = session_accept_connection(id);
+	r = session_accept_connection(id, &server->config);
 	if (r < 0)
 		goto err_clear_deadline;
 	TAILQ_INSERT_TAIL(&server->sessions, session, server_link);

@@ -118,6 +118,9 @@ TEST(config_defaults__values)
 	CHECK_INT(c.lane_send_queue, 128);
 	CHECK_INT(c.read_depth, 16);
 	CHECK_INT(c.backlog, 128);
+	CHECK_INT(c.traffic_class, 0);
+	CHECK_INT(c.ack_timeout_ms, 0);
+	CHECK_INT(c.path_mtu_min, CONFIG_MTU_ANY);
 	CHECK_INT(c.handshake_timeout_ms, 5000);
 	CHECK_INT(c.lane_offer_ms, 10000);
 	CHECK_INT(c.lane_sweep_ms, 5000);
@@ -807,7 +810,7 @@ TEST(config_print_schema__rows)
 	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	CHECK_INT(lines, 60);
+	CHECK_INT(lines, 63);
 	CHECK(strstr(text,
 		     "\npool_size                            size      (required)              "
 		     "  1MiB..64TiB, a multiple of 4KiB "));
@@ -846,7 +849,7 @@ TEST(config_load__example)
 		CHECK(json_object_get(example, line));
 		keys++;
 	}
-	CHECK_INT(keys, 47);
+	CHECK_INT(keys, 50);
 	json_decref(example);
 	free(help);
 }
@@ -877,6 +880,9 @@ static const struct {
 	{"lane_send_queue", "7", true},
 	{"read_depth", "7", true},
 	{"backlog", "7", true},
+	{"traffic_class", "7", true},
+	{"ack_timeout", "\"7s\"", true},
+	{"path_mtu_min", "\"1024\"", true},
 	{"handshake_timeout", "\"7s\"", false},
 	{"lane_offer", "\"7s\"", false},
 	{"lane_sweep", "\"7s\"", false},
@@ -928,7 +934,7 @@ TEST(config_keep__every_key)
 	struct loaded running, loaded, again;
 	json_t *kept;
 
-	CHECK_INT(CHANGE_COUNT, 46);
+	CHECK_INT(CHANGE_COUNT, 49);
 	load_text("{" REQUIRED "}", &running);
 	CHECK_INT(running.r, 0);
 	for (size_t i = 0; i < CHANGE_COUNT; i++) {
