@@ -23,9 +23,9 @@
 #include "daemon/server.h"
 #include "proto/error.h"
 
-#define DRAIN_STEP	 128   /* sessions told, and leases looked at, in one turn of the loop */
-#define DRAIN_LOOK_MS	 1000  /* while leases that were ended are not behind the fence */
-#define DRAIN_FENCE_MS	 10000 /* after which a daemon that is to end does not wait for it */
+#define DRAIN_STEP	 128  /* sessions told, and leases looked at, in one turn of the loop */
+#define DRAIN_LOOK_MS	 1000 /* while leases that were ended are not behind the fence */
+#define DRAIN_FENCE_MS	 3000 /* after which a daemon that is to end does not wait for it */
 #define DRAIN_NOTHING_NS UINT64_MAX
 
 #define GO(state) (1u << DRAIN_##state)
