@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,6 +45,22 @@ void log_set_level(enum log_level level)
 enum log_level log_get_level(void)
 {
 	return (enum log_level)atomic_load(&current_level);
+}
+
+const char *log_level_name(enum log_level level)
+{
+	return levels[level].word;
+}
+
+bool log_level_find(const char *name, enum log_level *ret_level)
+{
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+		if (strcmp(levels[i].word, name) == 0) {
+			*ret_level = (enum log_level)i;
+			return true;
+		}
+	}
+	return false;
 }
 
 static size_t write_prefix(enum log_level level, char *buf, size_t cap_bytes)

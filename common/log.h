@@ -28,6 +28,12 @@ struct log_limit {
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
 
+/** log_level_name() - "error", "warn", "info" or "debug" */
+const char *log_level_name(enum log_level level);
+
+/** log_level_find() - the level of a name; Return: is there one? */
+bool log_level_find(const char *name, enum log_level *ret_level);
+
 /**
  * log_write() - write one line
  * @level: lines above the set level are dropped

@@ -21,7 +21,8 @@ static const char main_usage[] =
 	"  --version        print the version\n"
 	"\n"
 	"Exit status: 0 stopped as told, 1 could not start, 2 options or configuration,\n"
-	"74 the device was lost, 75 something was left to the kernel at stop.\n";
+	"3 another daemon has the admin socket, 74 the device was lost, 75 something was left\n"
+	"to the kernel at stop.\n";
 
 enum {
 	MAIN_OPTION_CONFIG = 'c',

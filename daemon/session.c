@@ -500,7 +500,7 @@ static int session_lease_reason(const struct session *session)
 {
 	if (session->server->stopping)
 		return ERROR_DRAINED;
-	return session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
+	return session->kicked || session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
 }
 
 static void session_end_lease(struct session *session, struct lease *lease)
@@ -607,6 +607,12 @@ void session_end(struct session *session, int code, const char *why)
 	session_end_leases(&session->ending_deadline, session);
 	if (code == ERROR_PROTOCOL && was_open)
 		penalty_session(session, STRIKE_PROTOCOL);
+}
+
+void session_kick(struct session *session)
+{
+	session->kicked = true;
+	session_end(session, ERROR_REVOKED, "kicked by the operator");
 }
 
 void session_lose(struct session *session, int code, const char *why)

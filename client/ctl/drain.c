@@ -66,23 +66,21 @@ static bool is_over(const json_t *drain)
 	return state == NULL || !strcmp(state, "drained") || !strcmp(state, "serving");
 }
 
-/* Does the daemon still answer? One that ends has done what it was told. */
-static bool is_there(struct rpc *rpc)
+/* A daemon that ends has done what it was told; one that is silent has not ended. */
+static enum exit_status wait_for_exit(struct rpc *rpc)
 {
 	struct rpc_failure failure;
 	json_t *result;
+	int r;
 
-	if (rpc_call(rpc, "status", NULL, &result, &failure) < 0)
-		return false;
-	json_decref(result);
-	return true;
-}
-
-static enum exit_status wait_for_exit(struct rpc *rpc)
-{
-	while (is_there(rpc))
+	while ((r = rpc_call(rpc, "status", NULL, &result, &failure)) == 0) {
+		json_decref(result);
 		sleep_ms(LOOK_MS);
-	return STATUS_OK;
+	}
+	if (r != -ETIMEDOUT)
+		return STATUS_OK;
+	command_complain(failure.text);
+	return STATUS_PROTOCOL;
 }
 
 static enum exit_status wait_until_drained(const struct options *options, struct rpc *rpc)

@@ -101,6 +101,7 @@ TEST(config_defaults__values)
 	CHECK_INT(c.listen_count, 0);
 	CHECK_INT(c.pool_size_bytes, 0);
 	CHECK_STR(c.admin_socket, "/run/mempoold/admin.sock");
+	CHECK_STR(c.admin_group, "");
 	CHECK_INT(c.ttl_default_ms, 30000);
 	CHECK_INT(c.ttl_max_ms, 3600000);
 	CHECK_INT(c.isolation, CONFIG_ISOLATION_AUTO);
@@ -145,7 +146,8 @@ TEST(config_load__every_key)
 
 	load_text("{\"device\":\"rxe0\",\"device_wait\":\"0\","
 		  "\"listen\":[\"10.77.0.1:7471\",\"[fd00::1]:1\",\"host.example:65535\"],"
-		  "\"pool_size\":\"64TiB\",\"admin_socket\":\"/tmp/a\",\"ttl_default\":\"1ms\","
+		  "\"pool_size\":\"64TiB\",\"admin_socket\":\"/tmp/a\","
+		  "\"admin_group\":\"adm\",\"ttl_default\":\"1ms\","
 		  "\"ttl_max\":\"30d\",\"isolation\":\"unverified\",\"window_max\":\"2GiB\","
 		  "\"scrub_chunk\":\"4KiB\",\"sessions_max\":1,\"lanes_max\":2,\"leases_max\":3,"
 		  "\"lane_leases_max\":4,\"control_receives\":5,\"lane_send_queue\":6,"
@@ -172,6 +174,7 @@ TEST(config_load__every_key)
 	CHECK_STR(c->listen[2], "host.example:65535");
 	CHECK_INT(c->pool_size_bytes, UINT64_C(64) << 40);
 	CHECK_STR(c->admin_socket, "/tmp/a");
+	CHECK_STR(c->admin_group, "adm");
 	CHECK_INT(c->ttl_default_ms, 1);
 	CHECK_INT(c->ttl_max_ms, UINT64_C(2592000000));
 	CHECK_INT(c->isolation, CONFIG_ISOLATION_UNVERIFIED);
@@ -802,7 +805,7 @@ TEST(config_print_schema__rows)
 	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	CHECK_INT(lines, 57);
+	CHECK_INT(lines, 58);
 	CHECK(strstr(text,
 		     "\npool_size                            size      (required)              "
 		     "  1MiB..64TiB, a multiple of 4KiB "));
@@ -841,7 +844,7 @@ TEST(config_load__example)
 		CHECK(json_object_get(example, line));
 		keys++;
 	}
-	CHECK_INT(keys, 44);
+	CHECK_INT(keys, 45);
 	json_decref(example);
 	free(help);
 }
@@ -857,6 +860,7 @@ static const struct {
 	{"listen", "[\"10.77.0.1:7471\", \"10.77.0.2:7471\"]", true},
 	{"pool_size", "\"2GiB\"", true},
 	{"admin_socket", "\"/other\"", true},
+	{"admin_group", "\"other\"", true},
 	{"ttl_default", "\"31s\"", false},
 	{"ttl_max", "\"2h\"", false},
 	{"isolation", "\"windows\"", true},
@@ -920,7 +924,7 @@ TEST(config_keep__every_key)
 	struct loaded running, loaded, again;
 	json_t *kept;
 
-	CHECK_INT(CHANGE_COUNT, 43);
+	CHECK_INT(CHANGE_COUNT, 44);
 	load_text("{" REQUIRED "}", &running);
 	CHECK_INT(running.r, 0);
 	for (size_t i = 0; i < CHANGE_COUNT; i++) {
