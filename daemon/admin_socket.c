@@ -25,8 +25,8 @@
 #include "common/log.h"
 
 #define BACKLOG		64
-#define MODE_ALONE	0600
-#define MODE_GROUP	0660
+#define MODE_BORN	0600
+#define MODE		0660
 #define GROUPS_FIRST	64
 #define GROUPS_MAX	65536
 #define GROUP_BUF_FIRST 4096
@@ -36,7 +36,7 @@
 	"the admin socket\"},\"id\":null}\n"
 
 struct admin_socket {
-	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)]; /* "": adopted */
+	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
 	gid_t gid;
 	int lock_fd;
 	int fd;
@@ -65,18 +65,6 @@ static int take_lock(const char *path, int *ret_fd)
 	return 0;
 }
 
-static struct admin_socket *door_alloc(gid_t gid)
-{
-	struct admin_socket *door = calloc(1, sizeof(*door));
-
-	if (door == NULL)
-		return NULL;
-	door->gid = gid;
-	door->lock_fd = -1;
-	door->fd = -1;
-	return door;
-}
-
 int admin_socket_new(const char *path, gid_t gid, struct admin_socket **ret_door)
 {
 	struct admin_socket *door;
@@ -86,10 +74,12 @@ int admin_socket_new(const char *path, gid_t gid, struct admin_socket **ret_door
 		return -ENAMETOOLONG;
 	if (!*path)
 		return -EINVAL;
-	door = door_alloc(gid);
+	door = calloc(1, sizeof(*door));
 	if (door == NULL)
 		return -ENOMEM;
 	memcpy(door->path, path, strlen(path) + 1);
+	door->gid = gid;
+	door->fd = -1;
 	r = take_lock(path, &door->lock_fd);
 	if (r < 0) {
 		free(door);
@@ -106,10 +96,9 @@ static int get_option(int fd, int name, int *ret_value)
 	return getsockopt(fd, SOL_SOCKET, name, ret_value, &len) < 0 ? -errno : 0;
 }
 
-int admin_socket_adopt(int fd, gid_t gid, struct admin_socket **ret_door)
+int admin_socket_adopt(struct admin_socket *door, int fd)
 {
 	int domain = 0, type = 0, listens = 0;
-	struct admin_socket *door;
 	int flags = fcntl(fd, F_GETFL);
 
 	if (flags < 0)
@@ -121,11 +110,7 @@ int admin_socket_adopt(int fd, gid_t gid, struct admin_socket **ret_door)
 		return -EINVAL;
 	if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;
-	door = door_alloc(gid);
-	if (door == NULL)
-		return -ENOMEM;
 	door->fd = fd;
-	*ret_door = door;
 	return 0;
 }
 
@@ -159,16 +144,6 @@ static int remove_stale(const struct sockaddr_un *address)
 	return unlink(address->sun_path) < 0 ? -errno : 0;
 }
 
-/* As it is to be, before anybody can connect. The group comes first: the mode then fits it. */
-static int set_rights(const struct admin_socket *door)
-{
-	bool has_group = door->gid != ADMIN_SOCKET_NO_GROUP;
-
-	if (has_group && chown(door->path, (uid_t)-1, door->gid) < 0)
-		return -errno;
-	return chmod(door->path, has_group ? MODE_GROUP : MODE_ALONE) < 0 ? -errno : 0;
-}
-
 /*
  * fchmod() before bind() lets the file be born with no more than that, whatever the umask; and
  * before listen() nobody can connect.
@@ -176,17 +151,16 @@ static int set_rights(const struct admin_socket *door)
 static int bind_and_listen(struct admin_socket *door, const struct sockaddr_un *address)
 {
 	struct stat st;
-	int r;
 
-	if (fchmod(door->fd, MODE_ALONE) < 0 ||
+	if (fchmod(door->fd, MODE_BORN) < 0 ||
 	    bind(door->fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ||
 	    lstat(door->path, &st) < 0)
 		return -errno;
 	door->dev = st.st_dev;
 	door->ino = st.st_ino;
-	r = set_rights(door);
-	if (r < 0)
-		return r;
+	/* The group comes first: the mode is then about it. */
+	if (chown(door->path, (uid_t)-1, door->gid) < 0 || chmod(door->path, MODE) < 0)
+		return -errno;
 	return listen(door->fd, BACKLOG) < 0 ? -errno : 0;
 }
 
@@ -195,7 +169,7 @@ int admin_socket_listen(struct admin_socket *door)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int r;
 
-	if (!*door->path)
+	if (door->fd >= 0)
 		return 0;
 	memcpy(address.sun_path, door->path, sizeof(address.sun_path));
 	r = remove_stale(&address);
@@ -225,8 +199,7 @@ struct admin_socket *admin_socket_free(struct admin_socket *door)
 	if (door->fd >= 0)
 		(void)close(door->fd);
 	/* Last: whoever takes the lock next finds no file of ours. */
-	if (door->lock_fd >= 0)
-		(void)close(door->lock_fd);
+	(void)close(door->lock_fd);
 	free(door);
 	return NULL;
 }
@@ -241,11 +214,7 @@ int admin_socket_fd(const struct admin_socket *door)
 bool admin_socket_may(const struct admin_socket *door, uid_t uid, gid_t gid, const gid_t *groups,
 		      size_t group_count)
 {
-	if (uid == 0 || uid == geteuid())
-		return true;
-	if (door->gid == ADMIN_SOCKET_NO_GROUP)
-		return false;
-	if (gid == door->gid)
+	if (uid == 0 || uid == geteuid() || gid == door->gid)
 		return true;
 	for (size_t i = 0; i < group_count; i++) {
 		if (groups[i] == door->gid)
@@ -344,14 +313,14 @@ int admin_socket_group(const char *name, gid_t *ret_gid)
 	char *end;
 
 	if (!*name) {
-		*ret_gid = ADMIN_SOCKET_NO_GROUP;
+		*ret_gid = getegid();
 		return 0;
 	}
 	if (name[strspn(name, "0123456789")])
 		return find_group(name, ret_gid);
 	errno = 0;
 	number = strtoul(name, &end, 10);
-	if (errno || number >= ADMIN_SOCKET_NO_GROUP)
+	if (errno || number >= (gid_t)-1)
 		return -ENOENT;
 	*ret_gid = (gid_t)number;
 	return 0;

@@ -29,7 +29,7 @@ struct config {
 	size_t listen_count;
 	uint64_t pool_size_bytes;
 	char admin_socket[CONFIG_STRING_MAX];
-	char admin_group[CONFIG_STRING_MAX]; /* "" = none */
+	char admin_group[CONFIG_STRING_MAX]; /* "" = the daemon's own */
 	uint64_t ttl_default_ms;
 	uint64_t ttl_max_ms;
 	int isolation; /* enum config_isolation */

@@ -104,7 +104,7 @@ TEST(socket__nobody_is_never_let_in)
 	CHECK(pid > 0);
 	CHECK_INT(harness_start(&h, &(struct harness_options){0}), 0);
 	CHECK_INT(stat(path, &st), 0);
-	CHECK_INT(st.st_mode & 07777, 0600);
+	CHECK_INT(st.st_mode & 07777, 0660);
 	nobody_end(pid, out, &verdict);
 	CHECK(!test_has_failed());
 	CHECK(verdict.absent > 0);

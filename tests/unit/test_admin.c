@@ -136,7 +136,7 @@ static const struct admin_method *const tables[] = {short_methods, long_methods,
 static int start_at(struct fixture *f, const char *path, struct admin **ret_admin)
 {
 	struct admin_socket *door;
-	int r = admin_socket_new(path, ADMIN_SOCKET_NO_GROUP, &door);
+	int r = admin_socket_new(path, getegid(), &door);
 
 	if (r < 0)
 		return r;
@@ -301,12 +301,12 @@ TEST(admin_new__mode)
 
 	CHECK_INT(start(f), 0);
 	CHECK_INT(stat(f->path, &st), 0);
-	CHECK_INT(st.st_mode, S_IFSOCK | 0600);
+	CHECK_INT(st.st_mode, S_IFSOCK | 0660);
 	f->admin = admin_free(f->admin);
 	umask(0);
 	CHECK_INT(start(f), 0);
 	CHECK_INT(stat(f->path, &st), 0);
-	CHECK_INT(st.st_mode, S_IFSOCK | 0600);
+	CHECK_INT(st.st_mode, S_IFSOCK | 0660);
 	umask(old);
 }
 

@@ -136,15 +136,6 @@ TEST(admin_socket__rights)
 		PLACE(p);
 		mode_t old = umask(masks[i]);
 
-		CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
-		CHECK_INT(admin_socket_listen(p->door), 0);
-		umask(old);
-		CHECK_INT(mode_of(p->path), S_IFSOCK | 0600);
-	}
-	for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
-		PLACE(p);
-		mode_t old = umask(masks[i]);
-
 		CHECK_INT(admin_socket_new(p->path, getegid(), &p->door), 0);
 		CHECK_INT(admin_socket_listen(p->door), 0);
 		umask(old);
@@ -158,7 +149,7 @@ TEST(admin_socket__nothing_before_listen)
 {
 	PLACE(p);
 
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
+	CHECK_INT(admin_socket_new(p->path, getegid(), &p->door), 0);
 	CHECK_INT(connect_to(p->path), -ENOENT);
 	CHECK_INT(admin_socket_listen(p->door), 0);
 	CHECK_INT(admin_socket_accept(p->door), -EAGAIN);
@@ -170,14 +161,14 @@ TEST(admin_socket__second_daemon)
 	PLACE(p);
 
 	/* The place is taken from the first step on. */
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &second), -EADDRINUSE);
+	CHECK_INT(admin_socket_new(p->path, getegid(), &p->door), 0);
+	CHECK_INT(admin_socket_new(p->path, getegid(), &second), -EADDRINUSE);
 	CHECK_INT(admin_socket_listen(p->door), 0);
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &second), -EADDRINUSE);
+	CHECK_INT(admin_socket_new(p->path, getegid(), &second), -EADDRINUSE);
 	CHECK(second == NULL);
-	CHECK_INT(mode_of(p->path), S_IFSOCK | 0600);
+	CHECK_INT(mode_of(p->path), S_IFSOCK | 0660);
 	p->door = admin_socket_free(p->door);
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
+	CHECK_INT(admin_socket_new(p->path, getegid(), &p->door), 0);
 }
 
 static int bind_there(const char *path)
@@ -196,9 +187,9 @@ TEST(admin_socket__stale_socket_of_ours)
 	PLACE(p);
 
 	close(bind_there(p->path));
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
+	CHECK_INT(admin_socket_new(p->path, getegid(), &p->door), 0);
 	CHECK_INT(admin_socket_listen(p->door), 0);
-	CHECK_INT(mode_of(p->path), S_IFSOCK | 0600);
+	CHECK_INT(mode_of(p->path), S_IFSOCK | 0660);
 }
 
 TEST(admin_socket__stale_socket_of_another)
@@ -209,7 +200,7 @@ TEST(admin_socket__stale_socket_of_another)
 		SKIP("only root can give a file away");
 	close(bind_there(p->path));
 	CHECK_INT(chown(p->path, NOBODY, NOBODY), 0);
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
+	CHECK_INT(admin_socket_new(p->path, getegid(), &p->door), 0);
 	CHECK_INT(admin_socket_listen(p->door), -EEXIST);
 	p->door = admin_socket_free(p->door);
 	CHECK(S_ISSOCK(mode_of(p->path)));
@@ -233,7 +224,7 @@ TEST(admin_socket__other_files)
 			r = symlink(i == 2 ? "/dev/null" : "/nonesuch/x", p->path);
 		CHECK_INT(r, 0);
 		CHECK_INT(lstat(p->path, &before), 0);
-		CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
+		CHECK_INT(admin_socket_new(p->path, getegid(), &p->door), 0);
 		CHECK_INT(admin_socket_listen(p->door), -ENOTSOCK);
 		p->door = admin_socket_free(p->door);
 		CHECK_INT(lstat(p->path, &after), 0);
@@ -256,11 +247,6 @@ TEST(admin_socket__may)
 	CHECK(admin_socket_may(p->door, NOBODY, 5, many, 3));
 	CHECK(!admin_socket_may(p->door, NOBODY, 5, many, 2));
 	CHECK(!admin_socket_may(p->door, NOBODY, 0, NULL, 0));
-	p->door = admin_socket_free(p->door);
-	/* Without a group, a group of that number is none either. */
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
-	CHECK(admin_socket_may(p->door, 0, ADMIN_SOCKET_NO_GROUP, NULL, 0));
-	CHECK(!admin_socket_may(p->door, NOBODY, ADMIN_SOCKET_NO_GROUP, many, 3));
 }
 
 TEST(admin_socket__members_of_the_group)
@@ -280,36 +266,25 @@ TEST(admin_socket__members_of_the_group)
 	CHECK_INT(receive(p, NOBODY, MEMBERS), SERVED);
 }
 
-TEST(admin_socket__nobody_without_a_group)
-{
-	PLACE(p);
-
-	if (geteuid() != 0)
-		SKIP("only root can become somebody else");
-	CHECK_INT(admin_socket_new(p->path, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
-	CHECK_INT(admin_socket_listen(p->door), 0);
-	CHECK_INT(receive(p, 0, 0), NO_ENTRY);
-	CHECK_INT(chmod(p->path, 0666), 0);
-	CHECK_INT(receive(p, 0, 0), SENT_AWAY);
-	CHECK_INT(receive(p, NOBODY, NOBODY), SENT_AWAY);
-}
-
 TEST(admin_socket__adopted)
 {
 	PLACE(p);
 	int fd = bind_there(p->path), pair[2], client;
-	struct admin_socket *door = NULL;
 
-	CHECK_INT(admin_socket_adopt(fd, ADMIN_SOCKET_NO_GROUP, &door), -EINVAL);
+	CHECK_INT(admin_socket_new(p->path, getegid(), &p->door), 0);
+	CHECK_INT(admin_socket_adopt(p->door, fd), -EINVAL);
 	CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	CHECK_INT(admin_socket_adopt(pair[0], ADMIN_SOCKET_NO_GROUP, &door), -EINVAL);
-	CHECK_INT(admin_socket_adopt(1000, ADMIN_SOCKET_NO_GROUP, &door), -EBADF);
+	CHECK_INT(admin_socket_adopt(p->door, pair[0]), -EINVAL);
+	CHECK_INT(admin_socket_adopt(p->door, 1000), -EBADF);
 	close(pair[0]);
+	close(pair[1]);
 	CHECK_INT(pipe(pair), 0);
-	CHECK_INT(admin_socket_adopt(pair[0], ADMIN_SOCKET_NO_GROUP, &door), -ENOTSOCK);
-	CHECK(door == NULL);
+	CHECK_INT(admin_socket_adopt(p->door, pair[0]), -ENOTSOCK);
+	close(pair[0]);
+	close(pair[1]);
 	CHECK_INT(listen(fd, 1), 0);
-	CHECK_INT(admin_socket_adopt(fd, ADMIN_SOCKET_NO_GROUP, &p->door), 0);
+	CHECK_INT(chmod(p->path, 0600), 0);
+	CHECK_INT(admin_socket_adopt(p->door, fd), 0);
 	CHECK_INT(fcntl(fd, F_GETFD), FD_CLOEXEC);
 	CHECK_INT(admin_socket_listen(p->door), 0);
 	CHECK_INT(admin_socket_accept(p->door), -EAGAIN);
@@ -318,11 +293,9 @@ TEST(admin_socket__adopted)
 	CHECK_INT(close(admin_socket_accept(p->door)), 0);
 	p->door = admin_socket_free(p->door);
 	/* Its file is its maker's. */
-	CHECK(S_ISSOCK(mode_of(p->path)));
+	CHECK_INT(mode_of(p->path), S_IFSOCK | 0600);
 	CHECK_INT(fcntl(fd, F_GETFD), -1);
 	close(client);
-	close(pair[0]);
-	close(pair[1]);
 }
 
 TEST(admin_socket_group__names)
@@ -330,7 +303,7 @@ TEST(admin_socket_group__names)
 	gid_t gid = 1;
 
 	CHECK_INT(admin_socket_group("", &gid), 0);
-	CHECK_INT(gid, ADMIN_SOCKET_NO_GROUP);
+	CHECK_INT(gid, getegid());
 	CHECK_INT(admin_socket_group("root", &gid), 0);
 	CHECK_INT(gid, 0);
 	CHECK_INT(admin_socket_group("4242", &gid), 0);
