@@ -89,8 +89,12 @@ struct admin {
 	size_t follower_count;
 	struct timeval line_timeout;
 	uint64_t write_timeout_ms;
-	struct log_limit log_limit;
 };
+
+static struct log_limit answers_limit;
+static struct log_limit events_limit;
+static struct log_limit accept_limit;
+static struct log_limit refuse_limit;
 
 static struct timeval timeval_ms(uint64_t ms)
 {
@@ -186,7 +190,7 @@ static void connection_send(struct admin_connection *connection, const json_t *m
 	if (connection->is_dead)
 		return;
 	if (evbuffer_get_length(output) > OUTPUT_MAX_BYTES) {
-		log_limited(LOG_LEVEL_WARN, &connection->admin->log_limit,
+		log_limited(LOG_LEVEL_WARN, &answers_limit,
 			    "admin client does not read its answers, connection closed");
 		connection_kill(connection);
 		return;
@@ -465,7 +469,7 @@ static void on_written(struct bufferevent *bev, void *arg)
 /* It will not get all of what is said, and is told so. The longer wait is for that. */
 static void cut(struct admin_connection *connection)
 {
-	log_limited(LOG_LEVEL_WARN, &connection->admin->log_limit,
+	log_limited(LOG_LEVEL_WARN, &events_limit,
 		    "admin client does not read its events, cut off");
 	stop_following(connection);
 	connection_stop_reading(connection);
@@ -532,7 +536,7 @@ static void pause_accepting(struct admin *admin, int error)
 {
 	struct timeval pause = timeval_ms(ACCEPT_PAUSE_MS);
 
-	log_limited(LOG_LEVEL_WARN, &admin->log_limit,
+	log_limited(LOG_LEVEL_WARN, &accept_limit,
 		    "admin connection not accepted, will try again error=\"%s\"", strerror(error));
 	(void)event_del(admin->accept_event);
 	(void)evtimer_add(admin->resume_event, &pause);
@@ -541,7 +545,7 @@ static void pause_accepting(struct admin *admin, int error)
 static void admit(struct admin *admin, int fd)
 {
 	if (admin->connection_count >= CONNECTIONS_MAX) {
-		log_limited(LOG_LEVEL_WARN, &admin->log_limit,
+		log_limited(LOG_LEVEL_WARN, &refuse_limit,
 			    "admin connection refused, there are %d already", CONNECTIONS_MAX);
 		(void)close(fd);
 		return;

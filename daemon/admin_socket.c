@@ -42,8 +42,9 @@ struct admin_socket {
 	int fd;
 	dev_t dev; /* with ino: the file that we made; 0 if none */
 	ino_t ino;
-	struct log_limit log_limit;
 };
+
+static struct log_limit refuse_limit;
 
 /* The place */
 
@@ -271,7 +272,7 @@ int admin_socket_accept(struct admin_socket *door)
 		return -errno;
 	if (may_enter(door, fd, &peer))
 		return fd;
-	log_limited(LOG_LEVEL_WARN, &door->log_limit, "admin connection refused uid=%u pid=%d",
+	log_limited(LOG_LEVEL_WARN, &refuse_limit, "admin connection refused uid=%u pid=%d",
 		    peer.uid, peer.pid);
 	/* A new connection has room for it; if not, it is refused without a word. */
 	(void)send(fd, REFUSAL, sizeof(REFUSAL) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);

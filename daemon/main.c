@@ -8,6 +8,7 @@
 
 #include "common/log.h"
 #include "daemon/config.h"
+#include "daemon/journal.h"
 #include "daemon/server.h"
 
 static const char main_usage[] =
@@ -83,6 +84,7 @@ int main(int argc, char **argv)
 		config_free(&config);
 		return SERVER_EXIT_OK;
 	}
+	(void)journal_open();
 	log_set_level((enum log_level)config.log_level);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);

@@ -185,6 +185,7 @@ static void server_on_sweep(struct deadline *deadline, void *context)
 {
 	struct server *server = context;
 
+	log_tick();
 	lane_sweep(server, server->lane_count / SERVER_SWEEP_PARTS + 1);
 	(void)deadline_set(server->deadlines, deadline,
 			   clock_add_ms(clock_now_ns(),
@@ -585,6 +586,7 @@ static void server_teardown(struct server *server)
 	server_free_event(&server->lane_cq_event);
 	server_free_event(&server->control_cq_event);
 	listener_close(&server->listener);
+	log_tick();
 	r = device_close(&server->device);
 	if (r < 0) {
 		log_error("device not closed, leaving the rest to the kernel error=\"%s\"",
