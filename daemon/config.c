@@ -468,6 +468,11 @@ void config_defaults(struct config *ret_config)
 	schema_defaults(&table, ret_config);
 }
 
+const struct schema_table *config_schema(void)
+{
+	return &table;
+}
+
 void config_print_schema(FILE *out)
 {
 	schema_print(&table, out);

@@ -100,6 +100,9 @@ void config_free(struct config *config);
  */
 void config_defaults(struct config *ret_config);
 
+/** config_schema() - the table of the keys; static */
+const struct schema_table *config_schema(void);
+
 /**
  * config_print_schema() - a table of all keys: type, default, what is allowed, help
  */
