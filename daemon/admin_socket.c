@@ -27,6 +27,7 @@
 #define BACKLOG		64
 #define MODE_BORN	0600
 #define MODE		0660
+#define OVERFLOW_ID	65534
 #define GROUPS_FIRST	64
 #define GROUPS_MAX	65536
 #define GROUP_BUF_FIRST 4096
@@ -212,10 +213,20 @@ int admin_socket_fd(const struct admin_socket *door)
 
 /* The door */
 
+/* In a user namespace this number stands for all that have none there: it is nobody's own. */
+static bool is_known(unsigned int id)
+{
+	return id != OVERFLOW_ID;
+}
+
 bool admin_socket_may(const struct admin_socket *door, uid_t uid, gid_t gid, const gid_t *groups,
 		      size_t group_count)
 {
-	if (uid == 0 || uid == geteuid() || gid == door->gid)
+	if (uid == 0 || (uid == geteuid() && is_known(uid)))
+		return true;
+	if (!is_known(door->gid))
+		return false;
+	if (gid == door->gid)
 		return true;
 	for (size_t i = 0; i < group_count; i++) {
 		if (groups[i] == door->gid)

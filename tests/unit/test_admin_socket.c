@@ -247,6 +247,12 @@ TEST(admin_socket__may)
 	CHECK(admin_socket_may(p->door, NOBODY, 5, many, 3));
 	CHECK(!admin_socket_may(p->door, NOBODY, 5, many, 2));
 	CHECK(!admin_socket_may(p->door, NOBODY, 0, NULL, 0));
+	p->door = admin_socket_free(p->door);
+	/* A number that stands for many is no group, whoever has configured it. */
+	CHECK_INT(admin_socket_new(p->path, NOBODY, &p->door), 0);
+	CHECK(!admin_socket_may(p->door, 1, NOBODY, NULL, 0));
+	CHECK(!admin_socket_may(p->door, NOBODY, 5, (const gid_t[]){NOBODY}, 1));
+	CHECK(admin_socket_may(p->door, 0, NOBODY, NULL, 0));
 }
 
 TEST(admin_socket__members_of_the_group)
