@@ -30,8 +30,8 @@
 
 #include "common/log.h"
 #include "common/strict_json.h"
-#include "common/text.h"
 #include "daemon/admin_socket.h"
+#include "daemon/json_rpc.h"
 #include "daemon/loop.h"
 #include "proto/error.h"
 
@@ -46,7 +46,6 @@
 #define WRITE_TIMEOUT_MS   10000
 #define CUT_TIMEOUT_MS	   60000 /* to read what there is, and the last line */
 #define ACCEPT_PAUSE_MS	   1000
-#define ERROR_TEXT_MAX	   512
 
 #define CUT_LINE                                                                   \
 	"{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":{\"event\":\"cut\"," \
@@ -203,37 +202,14 @@ static void connection_send(struct admin_connection *connection, const json_t *m
 
 /* Answers */
 
-/* Any text as a JSON string, even if it is not UTF-8. */
-static json_t *text_to_json(const char *text)
+/* May free the connection. @message: consumed; NULL: there was no memory for it */
+static void send_message(struct admin_connection *connection, json_t *message)
 {
-	char escaped[ERROR_TEXT_MAX];
-	json_t *string = json_string(text);
-
-	if (string)
-		return string;
-	text_escape(text, escaped, sizeof(escaped));
-	return json_string(escaped);
-}
-
-/* May free the connection. @member is consumed. */
-static void send_answer(struct admin_connection *connection, const json_t *id, const char *name,
-			json_t *member)
-{
-	json_t *message = json_pack("{s:s, s:o, s:O}", "jsonrpc", "2.0", name, member, "id", id);
-
 	if (message)
 		connection_send(connection, message);
 	else
 		connection_kill(connection);
 	json_decref(message);
-}
-
-/* May free the connection. */
-static void send_error(struct admin_connection *connection, const json_t *id, int code,
-		       const char *text)
-{
-	send_answer(connection, id, "error",
-		    json_pack("{s:i, s:o}", "code", code, "message", text_to_json(text)));
 }
 
 static void request_free(struct admin_request *request)
@@ -251,7 +227,7 @@ void admin_reply(struct admin_request *request, json_t *result)
 	/* The request goes first, so that the answer may take the connection with it. */
 	request_free(request);
 	if (connection && id)
-		send_answer(connection, id, "result", json_incref(result));
+		send_message(connection, json_rpc_result(id, json_incref(result)));
 	else if (connection)
 		connection_close_if_done(connection);
 	json_decref(id);
@@ -265,37 +241,13 @@ void admin_fail(struct admin_request *request, int code, const char *text)
 
 	request_free(request);
 	if (connection && id)
-		send_error(connection, id, code, text);
+		send_message(connection, json_rpc_error(id, code, text));
 	else if (connection)
 		connection_close_if_done(connection);
 	json_decref(id);
 }
 
 /* Requests */
-
-static bool is_valid_id(const json_t *id)
-{
-	return json_is_string(id) || json_is_integer(id) || json_is_null(id);
-}
-
-static const char *check_request(const json_t *root)
-{
-	const json_t *id = json_object_get(root, "id");
-	const json_t *params = json_object_get(root, "params");
-	const char *version = json_string_value(json_object_get(root, "jsonrpc"));
-
-	if (json_is_array(root))
-		return "batches are not supported";
-	if (id && !is_valid_id(id))
-		return "id is not a string, an integer or null";
-	if (!version || strcmp(version, "2.0") != 0)
-		return "jsonrpc is not \"2.0\"";
-	if (!json_is_string(json_object_get(root, "method")))
-		return "method is not a string";
-	if (params && !json_is_object(params) && !json_is_array(params))
-		return "params is not structured";
-	return NULL;
-}
 
 static const struct admin_method *find_method(const struct admin *admin, const char *name)
 {
@@ -364,18 +316,15 @@ static void handle_line(struct admin_connection *connection, const char *line, s
 	json_t *root;
 
 	if (strict_json_parse(line, len_bytes, why, &root) < 0) {
-		send_error(connection, json_null(), ADMIN_ERROR_PARSE, why);
+		send_message(connection, json_rpc_error(json_null(), ADMIN_ERROR_PARSE, why));
 		return;
 	}
-	wrong = check_request(root);
-	if (wrong) {
-		json_t *id = json_object_get(root, "id");
-
-		send_error(connection, id && is_valid_id(id) ? id : json_null(),
-			   ADMIN_ERROR_REQUEST, wrong);
-	} else {
+	wrong = json_rpc_wrong(root);
+	if (wrong)
+		send_message(connection,
+			     json_rpc_error(json_rpc_id(root), ADMIN_ERROR_REQUEST, wrong));
+	else
 		dispatch(connection, root);
-	}
 	json_decref(root);
 }
 
@@ -415,7 +364,8 @@ static void refuse_long_line(struct admin_connection *connection)
 
 	connection_stop_reading(connection);
 	(void)evbuffer_drain(input, evbuffer_get_length(input));
-	send_error(connection, json_null(), ADMIN_ERROR_REQUEST, "the request is too long");
+	send_message(connection,
+		     json_rpc_error(json_null(), ADMIN_ERROR_REQUEST, "the request is too long"));
 }
 
 /* What is left of the input after a round of calls. May free the connection. */
@@ -688,8 +638,7 @@ static void tell(struct admin_connection *connection, const char *line)
 
 void admin_publish(struct admin *admin, json_t *params)
 {
-	json_t *message =
-		json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method", "event", "params", params);
+	json_t *message = json_rpc_notification("event", params);
 	char *line = message ? json_dumps(message, JSON_COMPACT) : NULL;
 	struct admin_connection *connection, *next;
 

@@ -67,6 +67,20 @@ void events_publish(struct admin *admin, const struct audit_record *record)
 		admin_publish(admin, show_event(record));
 }
 
+void events_tell(struct admin *admin, const char *name, const char *tenant, const char *reason)
+{
+	json_t *event;
+
+	if (admin == NULL || !admin_has_followers(admin))
+		return;
+	event = json_object();
+	put_time(event);
+	put_text(event, "event", name);
+	put_text(event, "tenant", tenant);
+	put_text(event, "reason", reason);
+	admin_publish(admin, event);
+}
+
 static void events_follow(struct admin_request *request, json_t *params, void *context)
 {
 	(void)context;

@@ -6,15 +6,18 @@
 #include "daemon/audit.h"
 
 /*
- * What goes to the audit log, for whoever follows it on the admin socket: notifications of the
- * method "event", whose params have "time" (UTC), "event", and those fields of the audit log
- * that apply. All of it is told, also what the audit log suppresses.
+ * What goes to the audit log, and some more, for whoever follows it on the admin socket:
+ * notifications of the method "event", whose params have "time" (UTC), "event", and those fields
+ * of the audit log that apply. All of it is told, also what the audit log suppresses.
  */
 
 /* Ends with a NULL name; their context is the server. */
 extern const struct admin_method events_methods[];
 
-/** events_publish() - tell an event; @admin: NULL is allowed */
+/** events_publish() - tell an event of the audit log; @admin: NULL is allowed */
 void events_publish(struct admin *admin, const struct audit_record *record);
+
+/** events_tell() - tell another one; @admin, @tenant, @reason: NULL is allowed */
+void events_tell(struct admin *admin, const char *event, const char *tenant, const char *reason);
 
 #endif

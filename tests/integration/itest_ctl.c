@@ -568,13 +568,21 @@ TEST(ctl__events)
 	CHECK(event_is(&f, "session-ended", "alpha", 0, "peer left"));
 	keys_public_text("gamma", key);
 	CHECK_INT(CTL(&h, "tenant", "add", "new", "--key", key), 0);
+	CHECK(event_is(&f, "tenant-added", "new", 0, ""));
 	CHECK(event_is(&f, "admin", "new", 0, "tenant-add"));
 	CHECK_INT(CTL(&h, "tenant", "remove", "new"), 0);
+	CHECK(event_is(&f, "tenant-removed", "new", 0, ""));
 	CHECK(event_is(&f, "admin", "new", 0, "tenant-remove"));
+	CHECK_INT(CTL(&h, "tenant", "set", "beta", "--quota", "leases=3"), 0);
+	CHECK(event_is(&f, "tenant-changed", "beta", 0, ""));
+	/* The reload takes it back, and nobody has to guess. */
 	CHECK_INT(CTL(&h, "reload"), 0);
+	CHECK(event_is(&f, "tenant-changed", "beta", 0, ""));
 	CHECK(event_is(&f, "admin", "", 0, "reload"));
 	/* The other one was told of its tenant alone, whenever it began. */
+	CHECK(event_is(&only, "tenant-added", "new", 0, ""));
 	CHECK(event_is(&only, "admin", "new", 0, "tenant-add"));
+	CHECK(event_is(&only, "tenant-removed", "new", 0, ""));
 	CHECK(event_is(&only, "admin", "new", 0, "tenant-remove"));
 	CHECK_INT(harness_stop(&h), 0);
 	CHECK(next_event(&only) == NULL);
