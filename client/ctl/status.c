@@ -4,16 +4,14 @@
  */
 #include "client/ctl/status.h"
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 static const struct table_field status_fields[] = {
 	{"daemon", "mempoold {version}, pid {pid}, up {uptime_ms:duration}", false},
 	{"public key", "{public_key}", false},
 	{"state", "{drain.state:state}", false},
-	{"  drain",
-	 "{drain.leases_left} leases left, {drain.deadline_left_ms:duration} to the deadline, "
-	 "then exit: {drain.exit}",
-	 false},
 	{"device", "{device.name} port {device.port}, {device.state}, {device.link}", false},
 	{"listen", "{listen}", false},
 	{"pool",
@@ -33,6 +31,15 @@ static const struct table_field status_fields[] = {
 	 "{revocation.max_us} us (longest)",
 	 false},
 	{"stuck", "{stuck.windows} windows, {stuck.bytes:size}", false},
+	{NULL, NULL, false},
+};
+
+/* Of a daemon that does not serve as ever. */
+static const struct table_field drain_fields[] = {
+	{"draining",
+	 "{drain.leases_left} leases left, {drain.deadline_left_ms:duration} to the deadline, "
+	 "then exit: {drain.exit}",
+	 false},
 	{NULL, NULL, false},
 };
 
@@ -61,6 +68,13 @@ static json_t *members_as_rows(json_t *object)
 	return rows;
 }
 
+static bool is_draining(const json_t *result)
+{
+	const char *state = json_string_value(table_look_up(result, "drain.state"));
+
+	return state != NULL && strcmp(state, "serving") != 0;
+}
+
 static enum exit_status print_status(json_t *result)
 {
 	const json_t *isolation = json_object_get(result, "isolation");
@@ -68,6 +82,8 @@ static enum exit_status print_status(json_t *result)
 	enum exit_status status;
 
 	table_print_record(stdout, status_fields, result);
+	if (is_draining(result))
+		table_print_record(stdout, drain_fields, result);
 	putchar('\n');
 	status = command_print_table(property_fields, json_object_get(isolation, "properties"));
 	if (status == STATUS_OK && json_array_size(counters) > 0) {

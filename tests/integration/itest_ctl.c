@@ -538,6 +538,51 @@ static bool event_is(struct follower *f, const char *name, const char *tenant, u
 	return is;
 }
 
+TEST(ctl__drain)
+{
+	HARNESS(h, .pool_size = NULL);
+	SESSION(alpha, "alpha");
+	mempool_lease *lease, *second;
+	json_t *result;
+	FOLLOWER(waiting);
+	const char *argv[WORDS_MAX + 1];
+
+	if (CTL(&h, "drain", "--deadline", "1min") == 1 && complains("error -32601: "))
+		SKIP("this daemon has no such order");
+	CHECK_STR(output.err, "");
+	CHECK_INT(CTL(&h, "undrain"), 0);
+	CHECK(says("serving"));
+	CHECK_INT(harness_acquire(alpha, 4096, 60000, &lease), 0);
+	CHECK_INT(CTL(&h, "drain", "--deadline", "1min"), 0);
+	CHECK(says("draining"));
+	CHECK_INT(CTL(&h, "status"), 0);
+	CHECK(says("1 leases left"));
+	CHECK_INT(harness_acquire(alpha, 4096, 60000, &second), MEMPOOL_E_DRAINING);
+	CHECK_INT(CTL(&h, "undrain", "--json"), 0);
+	result = said();
+	CHECK_STR(text_of(result, "state"), "serving");
+	json_decref(result);
+	CHECK_INT(harness_acquire(alpha, 4096, 60000, &second), 0);
+	CHECK_INT(mempool_release(second), 0);
+	/* Waits until the lease is given back. */
+	(void)command_line(&h, (const char *const[]){"drain", "--wait", "--json", NULL}, argv);
+	waiting.pid = harness_spawn(argv, &waiting.fd);
+	CHECK(waiting.pid > 0);
+	CHECK(harness_wait_number(&h, "drain.leases_left", 1, WAIT_MS));
+	CHECK(poll(&(struct pollfd){.fd = waiting.fd, .events = POLLIN}, 1, 500) == 0);
+	CHECK_INT(mempool_release(lease), 0);
+	result = next_event(&waiting);
+	CHECK_STR(text_of(result, "state"), "drained");
+	CHECK_INT(number_of(result, "leases_left"), 0);
+	json_decref(result);
+	CHECK_INT(follower_status(&waiting), 0);
+	/* And then the daemon's end. */
+	CHECK_INT(CTL(&h, "drain", "--wait", "--exit", "--deadline", "0"), 0);
+	CHECK_INT(CTL(&h, "status"), 3);
+	CHECK_INT(waitpid(h.pid, NULL, 0), h.pid);
+	h.pid = 0;
+}
+
 TEST(ctl__events)
 {
 	HARNESS(h, .pool_size = NULL);
