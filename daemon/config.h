@@ -41,6 +41,7 @@ struct config {
 	int hugepages;			  /* enum mapping_pages: of the pool */
 	char numa_node[CONFIG_NODE_TEXT]; /* "any" or a number, of the pool's memory */
 	char admin_socket[CONFIG_STRING_MAX];
+	char admin_group[CONFIG_STRING_MAX]; /* "" = the daemon's own */
 	uint64_t ttl_default_ms;
 	uint64_t ttl_max_ms;
 	int isolation; /* enum config_isolation */

@@ -34,6 +34,8 @@
 #define LANE_REAP_WAIT_MIN_MS 100u
 #define LANE_REAP_WAIT_MAX_MS 10000u
 
+static struct log_limit lane_accept_limit;
+
 #define GO(state) (1u << LANE_##state)
 
 static const uint32_t lane_next[LANE_STATES] = {
@@ -282,8 +284,9 @@ err_destroy_qp:
 	lane->route = 0;
 err_unreserve:
 	verbs_cq_unreserve(&server->device.lane_cq, entries);
-	log_warn("lane not accepted session=0x%" PRIx64 " lane=%u error=\"%s\"", lane->session->id,
-		 lane->number, strerror(-r));
+	log_limited(LOG_LEVEL_WARN, &lane_accept_limit,
+		    "lane not accepted session=0x%" PRIx64 " lane=%u error=\"%s\"",
+		    lane->session->id, lane->number, strerror(-r));
 	return ERROR_INTERNAL;
 }
 

@@ -31,6 +31,9 @@
 #include "daemon/session.h"
 #include "proto/error.h"
 
+static struct log_limit lease_granted_limit = {.lines_per_s = LOG_TENANTS_PER_S};
+static struct log_limit lease_ends_limit = {.lines_per_s = LOG_TENANTS_PER_S};
+
 #define GO(state) (1u << LEASE_##state)
 
 static const uint32_t lease_next[LEASE_STATES] = {
@@ -569,9 +572,10 @@ void lease_bound(struct lease *lease, struct attachment *attachment)
 	lease->generation++;
 	if (lease->state == LEASE_BINDING) {
 		lease->server->counters.leases_granted++;
-		log_info("lease granted id=0x%" PRIx64 " tenant=%s bytes=%" PRIu64
-			 " ttl_ms=%" PRIu64,
-			 lease->id, lease->tenant->name, lease->len_bytes, lease->ttl_ms);
+		log_limited(LOG_LEVEL_INFO, &lease_granted_limit,
+			    "lease granted id=0x%" PRIx64 " tenant=%s bytes=%" PRIu64
+			    " ttl_ms=%" PRIu64,
+			    lease->id, lease->tenant->name, lease->len_bytes, lease->ttl_ms);
 		lease_set_state(lease, LEASE_ACTIVE);
 		lease_audit(lease, AUDIT_LEASE_GRANTED, NULL, lease->ttl_ms);
 		acquire_lease_bound(lease->acquire);
@@ -705,8 +709,9 @@ bool lease_end(struct lease *lease, int reason)
 	lease->decided_ns = clock_now_ns();
 	deadline_clear(lease->server->deadlines, &lease->deadline);
 	deadline_clear(lease->server->deadlines, &lease->orphan_deadline);
-	log_info("lease ends id=0x%" PRIx64 " tenant=%s reason=%s", lease->id, lease->tenant->name,
-		 error_name(reason));
+	log_limited(LOG_LEVEL_INFO, &lease_ends_limit,
+		    "lease ends id=0x%" PRIx64 " tenant=%s reason=%s", lease->id,
+		    lease->tenant->name, error_name(reason));
 	if (lease->granted)
 		lease_audit(lease, AUDIT_LEASE_ENDED, error_name(reason),
 			    (lease->decided_ns - lease->granted_ns) / CLOCK_NS_PER_MS);

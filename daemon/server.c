@@ -25,7 +25,12 @@
 #include "common/secure.h"
 #include "daemon/admin.h"
 #include "daemon/admin_drain.h"
+#include "daemon/admin_lease.h"
+#include "daemon/admin_log.h"
+#include "daemon/admin_session.h"
+#include "daemon/admin_socket.h"
 #include "daemon/admin_tenant.h"
+#include "daemon/events.h"
 #include "daemon/loop.h"
 #include "daemon/orphan.h"
 #include "daemon/reload.h"
@@ -184,6 +189,7 @@ static void server_on_sweep(struct deadline *deadline, void *context)
 {
 	struct server *server = context;
 
+	log_tick();
 	lane_sweep(server, server->lane_count / SERVER_SWEEP_PARTS + 1);
 	(void)deadline_set(server->deadlines, deadline,
 			   clock_add_ms(clock_now_ns(),
@@ -218,6 +224,7 @@ void server_audit(struct server *server, const struct audit_record *record)
 	uint64_t due_ns;
 
 	audit_write(server->audit, record, clock_now_ns());
+	events_publish(server->admin, record);
 	due_ns = audit_due_ns(server->audit);
 	if (due_ns != UINT64_MAX && !deadline_is_set(&server->audit_deadline))
 		(void)deadline_set(server->deadlines, &server->audit_deadline, due_ns);
@@ -496,26 +503,56 @@ static int server_open_gate(struct server *server)
 	return 0;
 }
 
-static int server_open_admin(struct server *server)
+static int server_fail_admin(const struct server *server, int r)
 {
-	static const struct admin_method *const tables[] = {
-		status_methods,
-		admin_tenant_methods,
-		admin_drain_methods,
-		NULL,
-	};
 	char error[CONFIG_ERROR_MAX + CONFIG_STRING_MAX];
-	int r = admin_new(server->base, server->config.admin_socket, tables, server,
-			  &server->admin);
 
-	if (r == 0)
-		return 0;
 	snprintf(error, sizeof(error), "cannot listen on admin socket '%s': %s",
 		 server->config.admin_socket,
 		 r == -EADDRINUSE ? "another daemon uses it"
 		 : r == -ENOTSOCK ? "something that is not a socket is there; it was left alone"
+		 : r == -EEXIST	  ? "another user's socket is there; it was left alone"
 				  : strerror(-r));
-	return server_fail(error);
+	(void)server_fail(error);
+	return r == -EADDRINUSE ? SERVER_EXIT_RUNNING : SERVER_EXIT_START;
+}
+
+/* First of all: a second daemon is to say so, and not that something else is in its way. */
+static int server_take_place(struct server *server)
+{
+	char error[CONFIG_STRING_MAX + 128];
+	gid_t gid;
+	int r;
+
+	r = admin_socket_group(server->config.admin_group, &gid);
+	if (r < 0) {
+		snprintf(error, sizeof(error), "admin_group '%s' cannot be used: %s",
+			 server->config.admin_group,
+			 r == -ENOENT ? "there is no such group" : strerror(-r));
+		return server_fail(error);
+	}
+	r = admin_socket_new(server->config.admin_socket, gid, &server->admin_door);
+	return r < 0 ? server_fail_admin(server, r) : 0;
+}
+
+static int server_open_admin(struct server *server)
+{
+	static const struct admin_method *const tables[] = {
+		status_methods,
+		admin_lease_methods,
+		admin_session_methods,
+		admin_tenant_methods,
+		admin_drain_methods,
+		admin_log_methods,
+		events_methods,
+		NULL,
+	};
+	int r = admin_new(server->base, server->admin_door, tables, server, &server->admin);
+
+	if (r < 0)
+		return server_fail_admin(server, r);
+	server->admin_door = NULL;
+	return 0;
 }
 
 static void server_on_clean(void *context)
@@ -535,7 +572,9 @@ static int server_start(struct server *server)
 	    worker_new(server->base, "verbs", &server->verbs_worker) < 0 ||
 	    worker_new(server->base, "scrub", &server->scrubber) < 0)
 		return server_fail("cannot set up the event loop");
-	r = server_check_memlock(server, false);
+	r = server_take_place(server);
+	if (r == 0)
+		r = server_check_memlock(server, false);
 	if (r == 0)
 		r = server_open_identity(server);
 	if (r == 0)
@@ -577,6 +616,7 @@ static void server_teardown(struct server *server)
 	int r;
 
 	server->admin = admin_free(server->admin);
+	server->admin_door = admin_socket_free(server->admin_door);
 	listener_stop(&server->listener);
 	server->scrubber = worker_free(server->scrubber);
 	server->verbs_worker = worker_free(server->verbs_worker);
@@ -591,6 +631,7 @@ static void server_teardown(struct server *server)
 	server_free_event(&server->lane_cq_event);
 	server_free_event(&server->control_cq_event);
 	listener_close(&server->listener);
+	log_tick();
 	r = device_close(&server->device);
 	if (r < 0) {
 		log_error("device not closed, leaving the rest to the kernel error=\"%s\"",

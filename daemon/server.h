@@ -29,12 +29,14 @@
 #include "daemon/worker.h"
 
 struct admin;
+struct admin_socket;
 
 /* Exit statuses of the daemon. */
 enum {
 	SERVER_EXIT_OK = 0,
 	SERVER_EXIT_START = 1,	 /* could not start; one line says why */
 	SERVER_EXIT_USAGE = 2,	 /* options or configuration */
+	SERVER_EXIT_RUNNING = 3, /* another daemon serves the admin socket */
 	SERVER_EXIT_DEVICE = 74, /* the device was removed or failed */
 	SERVER_EXIT_STUCK = 75,	 /* something was left to the kernel at stop */
 	SERVER_EXIT_MEMORY = 76, /* the hardware has damaged the daemon's own memory */
@@ -93,6 +95,7 @@ struct server {
 
 	struct isolation isolation;
 	struct listener listener;
+	struct admin_socket *admin_door; /* until the admin object has it */
 	struct admin *admin;
 
 	TAILQ_HEAD(, session) sessions;

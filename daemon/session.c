@@ -55,6 +55,9 @@ static const char *const session_names[SESSION_STATES] = {
 };
 
 static struct log_limit session_end_limit; /* of connections that never were a tenant's */
+static struct log_limit session_accept_limit;
+static struct log_limit session_opened_limit = {.lines_per_s = LOG_TENANTS_PER_S};
+static struct log_limit session_ends_limit = {.lines_per_s = LOG_TENANTS_PER_S};
 
 bool session_can_go(enum session_state from, enum session_state to)
 {
@@ -229,7 +232,8 @@ int session_accept(struct server *server, struct rdma_cm_id *id, const struct pr
 err_clear_deadline:
 	deadline_clear(server->deadlines, &session->deadline);
 err_destroy_qp:
-	log_warn("session not accepted peer=%s error=\"%s\"", session->peer, strerror(-r));
+	log_limited(LOG_LEVEL_WARN, &session_accept_limit,
+		    "session not accepted peer=%s error=\"%s\"", session->peer, strerror(-r));
 	if (id->qp != NULL)
 		rdma_destroy_qp(id);
 	session_discard(session);
@@ -331,8 +335,9 @@ static int session_open(struct session *session)
 	session_set_state(session, SESSION_OPEN);
 	(void)deadline_set(server->deadlines, &session->deadline, session_next_look(session));
 	drain_greet(&server->drain, session);
-	log_info("session opened id=0x%" PRIx64 " tenant=%s peer=%s", session->id,
-		 session->tenant->name, session->peer);
+	log_limited(LOG_LEVEL_INFO, &session_opened_limit,
+		    "session opened id=0x%" PRIx64 " tenant=%s peer=%s", session->id,
+		    session->tenant->name, session->peer);
 	return 0;
 }
 
@@ -504,7 +509,7 @@ static int session_lease_reason(const struct session *session)
 {
 	if (drain_is_stopping(&session->server->drain))
 		return ERROR_DRAINED;
-	return session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
+	return session->kicked || session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
 }
 
 static void session_end_lease(struct session *session, struct lease *lease)
@@ -575,10 +580,11 @@ static void session_audit_end(const struct session *session, const char *why)
 static void session_log_end(const struct session *session, const char *why)
 {
 	if (session->charged)
-		log_info("session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64
-			 " why=\"%s\"",
-			 session->id, session->tenant->name, session->peer, session->lease_count,
-			 why);
+		log_limited(LOG_LEVEL_INFO, &session_ends_limit,
+			    "session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64
+			    " why=\"%s\"",
+			    session->id, session->tenant->name, session->peer, session->lease_count,
+			    why);
 	else
 		log_limited(LOG_LEVEL_INFO, &session_end_limit,
 			    "session ends id=0x%" PRIx64 " tenant=- peer=%s why=\"%s\"",
@@ -611,6 +617,12 @@ void session_end(struct session *session, int code, const char *why)
 	session_end_leases(&session->ending_deadline, session);
 	if (code == ERROR_PROTOCOL && was_open)
 		penalty_session(session, STRIKE_PROTOCOL);
+}
+
+void session_kick(struct session *session)
+{
+	session->kicked = true;
+	session_end(session, ERROR_REVOKED, "kicked by the operator");
 }
 
 void session_lose(struct session *session, int code, const char *why)

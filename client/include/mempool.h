@@ -110,6 +110,7 @@ enum mempool_error {
 	MEMPOOL_E_NO_TENANT = -1090,
 	MEMPOOL_E_TENANT_EXISTS = -1091,
 	MEMPOOL_E_KEY_USED = -1092,
+	MEMPOOL_E_NO_SESSION = -1093,
 };
 
 /* Rights of a lease; at least one. */

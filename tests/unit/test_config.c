@@ -105,6 +105,7 @@ TEST(config_defaults__values)
 	CHECK_STR(c.numa_node, "any");
 	CHECK_INT(config_numa_node(&c), MAPPING_ANY_NODE);
 	CHECK_STR(c.admin_socket, "/run/mempoold/admin.sock");
+	CHECK_STR(c.admin_group, "");
 	CHECK_INT(c.ttl_default_ms, 30000);
 	CHECK_INT(c.ttl_max_ms, 3600000);
 	CHECK_INT(c.isolation, CONFIG_ISOLATION_AUTO);
@@ -153,7 +154,8 @@ TEST(config_load__every_key)
 
 	load_text("{\"device\":\"rxe0\",\"device_wait\":\"0\","
 		  "\"listen\":[\"10.77.0.1:7471\",\"[fd00::1]:1\",\"host.example:65535\"],"
-		  "\"pool_size\":\"64TiB\",\"admin_socket\":\"/tmp/a\",\"ttl_default\":\"1ms\","
+		  "\"pool_size\":\"64TiB\",\"admin_socket\":\"/tmp/a\","
+		  "\"admin_group\":\"adm\",\"ttl_default\":\"1ms\","
 		  "\"ttl_max\":\"30d\",\"isolation\":\"unverified\",\"window_max\":\"2GiB\","
 		  "\"scrub_chunk\":\"4KiB\",\"sessions_max\":1,\"lanes_max\":2,\"leases_max\":3,"
 		  "\"lane_leases_max\":4,\"control_receives\":5,\"lane_send_queue\":6,"
@@ -180,6 +182,7 @@ TEST(config_load__every_key)
 	CHECK_STR(c->listen[2], "host.example:65535");
 	CHECK_INT(c->pool_size_bytes, UINT64_C(64) << 40);
 	CHECK_STR(c->admin_socket, "/tmp/a");
+	CHECK_STR(c->admin_group, "adm");
 	CHECK_INT(c->ttl_default_ms, 1);
 	CHECK_INT(c->ttl_max_ms, UINT64_C(2592000000));
 	CHECK_INT(c->isolation, CONFIG_ISOLATION_UNVERIFIED);
@@ -810,7 +813,7 @@ TEST(config_print_schema__rows)
 	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	CHECK_INT(lines, 63);
+	CHECK_INT(lines, 64);
 	CHECK(strstr(text,
 		     "\npool_size                            size      (required)              "
 		     "  1MiB..64TiB, a multiple of 4KiB "));
@@ -849,7 +852,7 @@ TEST(config_load__example)
 		CHECK(json_object_get(example, line));
 		keys++;
 	}
-	CHECK_INT(keys, 50);
+	CHECK_INT(keys, 51);
 	json_decref(example);
 	free(help);
 }
@@ -867,6 +870,7 @@ static const struct {
 	{"hugepages", "\"2MiB\"", true},
 	{"numa_node", "\"0\"", true},
 	{"admin_socket", "\"/other\"", true},
+	{"admin_group", "\"other\"", true},
 	{"ttl_default", "\"31s\"", false},
 	{"ttl_max", "\"2h\"", false},
 	{"isolation", "\"windows\"", true},
@@ -934,7 +938,7 @@ TEST(config_keep__every_key)
 	struct loaded running, loaded, again;
 	json_t *kept;
 
-	CHECK_INT(CHANGE_COUNT, 49);
+	CHECK_INT(CHANGE_COUNT, 50);
 	load_text("{" REQUIRED "}", &running);
 	CHECK_INT(running.r, 0);
 	for (size_t i = 0; i < CHANGE_COUNT; i++) {
