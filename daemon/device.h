@@ -37,16 +37,24 @@ struct device {
 };
 
 /**
+ * device_await() - wait until there is a device
+ * @name: of which name; "": any
+ * @until_ns: no longer than that
+ *
+ * Blocks. To be called before anything else that asks librdmacm.
+ */
+void device_await(const char *name, uint64_t until_ns);
+
+/**
  * device_find() - the device to serve on
  * @name: "" = @preferred if given, else the first that has Type 2B windows
  * @preferred: a context that a listen address is bound to, or NULL
- * @wait_ms: how long to wait for it to appear
  * @error: DEVICE_ERROR_MAX bytes, one line
  *
- * Blocks. Return: 0, -ENODEV.
+ * Return: 0, -ENODEV.
  */
 int device_find(struct device *device, const char *name, struct ibv_context *preferred,
-		uint64_t wait_ms, char *error);
+		char *error);
 
 /**
  * device_open() - PD, completion queues, control buffers

@@ -25,6 +25,7 @@
 
 #include "common/checked.h"
 #include "common/units.h"
+#include "daemon/service.h"
 #include "daemon/zero.h"
 
 #define POOL_POPULATE_STEP_BYTES (UINT64_C(256) << 20)
@@ -77,6 +78,8 @@ static int pool_populate(uint8_t *memory, uint64_t len_bytes)
 		uint64_t left = len_bytes - done;
 		uint64_t step = left < POOL_POPULATE_STEP_BYTES ? left : POOL_POPULATE_STEP_BYTES;
 
+		service_progress("getting memory for the pool", done, len_bytes,
+				 service_bytes_ms(step));
 		if (madvise(memory + done, step, MADV_POPULATE_WRITE) < 0)
 			return errno == EFAULT ? -ENOMEM : -errno;
 	}

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +35,9 @@
 #define SERVER_SELFTEST_PAGES	 64u
 #define SERVER_ADDRESSES_MAX	 65536u
 #define SERVER_AUDIT_LINES_PER_S 1000u
-#define SERVER_SWEEP_PARTS	 10u /* a sweep over all lanes is made in so many steps */
+#define SERVER_BIND_POLL_MS	 250
+#define SERVER_STAGE_MS		 30000u /* a step of the start that does not grow with the pool */
+#define SERVER_SWEEP_PARTS	 10u	/* a sweep over all lanes is made in so many steps */
 
 uint64_t server_random_id(uint32_t route)
 {
@@ -225,6 +228,7 @@ void server_device_lost(struct server *server, const char *why)
 {
 	log_error("device lost device=%s why=\"%s\"",
 		  ibv_get_device_name(server->device.context->device), why);
+	service_stopping("the device is lost");
 	server->exit_status = SERVER_EXIT_DEVICE;
 	event_base_loopbreak(server->base);
 }
@@ -244,6 +248,7 @@ void server_stop(struct server *server)
 	if (server->stopping)
 		return;
 	server->stopping = true;
+	service_stopping("stopping");
 	pool_discard(&server->pool);
 	listener_stop(&server->listener);
 	(void)deadline_set(server->deadlines, &server->stop_limit,
@@ -261,6 +266,7 @@ void server_stop(struct server *server)
 static int server_fail(const char *text)
 {
 	log_error("%s", text);
+	service_failed(text);
 	return SERVER_EXIT_START;
 }
 
@@ -280,12 +286,32 @@ static int server_check_memlock(const struct server *server, bool guarded)
 	return 0;
 }
 
+/* A device may come some time after its machine has, and its address after it. */
+static int server_bind(struct server *server)
+{
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), server->config.device_wait_ms);
+	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
+	int r;
+
+	for (;;) {
+		device_await(server->config.device, until_ns);
+		r = listener_bind(&server->listener, &server->config, error);
+		if (r == 0)
+			return 0;
+		if ((r != -ENODEV && r != -EADDRNOTAVAIL) || clock_now_ns() >= until_ns)
+			return server_fail(error);
+		listener_close(&server->listener);
+		service_stage("waiting for the addresses to listen on", SERVER_STAGE_MS);
+		(void)poll(NULL, 0, SERVER_BIND_POLL_MS);
+	}
+}
+
 static int server_open_device(struct server *server)
 {
 	char error[DEVICE_ERROR_MAX];
 
 	if (device_find(&server->device, server->config.device, listener_context(&server->listener),
-			server->config.device_wait_ms, error) < 0 ||
+			error) < 0 ||
 	    device_open(&server->device, &server->config, error) < 0)
 		return server_fail(error);
 	for (size_t i = 0; i < server->listener.count; i++) {
@@ -352,6 +378,7 @@ static int server_isolate(struct server *server)
 	char error[CONFIG_ERROR_MAX];
 	char text[CONFIG_ERROR_MAX + 128];
 
+	service_stage("testing the device", SERVER_STAGE_MS);
 	if (isolation_decide(server->config.isolation, &params, strncmp(name, "rxe", 3) == 0,
 			     &server->isolation, error) < 0) {
 		snprintf(text, sizeof(text), "the device %s cannot be used: %s", name, error);
@@ -500,9 +527,9 @@ static int server_start(struct server *server)
 		r = server_open_gate(server);
 	if (r != 0)
 		return r;
-	if (listener_bind(&server->listener, &server->config, error) < 0)
-		return server_fail(error);
-	r = server_open_device(server);
+	r = server_bind(server);
+	if (r == 0)
+		r = server_open_device(server);
 	if (r == 0)
 		r = server_open_pool(server);
 	if (r == 0)
@@ -518,6 +545,18 @@ static int server_start(struct server *server)
 	if (listener_start(server, error) < 0)
 		return server_fail(error);
 	return 0;
+}
+
+static void server_tell_ready(struct server *server)
+{
+	char size[UNITS_TEXT_MAX];
+	char text[SERVICE_WORDS_MAX];
+
+	(void)snprintf(text, sizeof(text), "serving %s on %s, isolation: %s",
+		       units_format_size(server->pool.len_bytes, size),
+		       ibv_get_device_name(server->device.context->device),
+		       isolation_mode_name(server->isolation.mode));
+	service_ready(&server->service, server->deadlines, text);
 }
 
 static void server_free_event(struct event **event)
@@ -559,6 +598,7 @@ static void server_teardown(struct server *server)
 	roster_close(&server->roster);
 	config_free(&server->config);
 	server->admission = admission_free(server->admission);
+	service_clear(&server->service);
 	if (server->deadlines != NULL) {
 		deadline_clear(server->deadlines, &server->sweep);
 		deadline_clear(server->deadlines, &server->stop_limit);
@@ -601,6 +641,7 @@ int server_run(const struct config *config, const char *path)
 	if (server.exit_status == 0) {
 		log_info("ready device=%s pool_bytes=%" PRIu64,
 			 ibv_get_device_name(server.device.context->device), server.pool.len_bytes);
+		server_tell_ready(&server);
 		server_loop(&server);
 	}
 	/* What still waits for a device that is gone or stuck cannot be destroyed in order. */

@@ -22,6 +22,7 @@
 #include "daemon/pool.h"
 #include "daemon/revocation.h"
 #include "daemon/roster.h"
+#include "daemon/service.h"
 #include "daemon/session.h"
 #include "daemon/tenant.h"
 #include "daemon/worker.h"
@@ -90,6 +91,7 @@ struct server {
 	struct isolation isolation;
 	struct listener listener;
 	struct admin *admin;
+	struct service service;
 
 	TAILQ_HEAD(, session) sessions;
 	uint64_t session_count;
