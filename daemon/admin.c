@@ -34,6 +34,7 @@
 #include "common/strict_json.h"
 #include "common/text.h"
 #include "daemon/loop.h"
+#include "daemon/notify.h"
 #include "proto/error.h"
 
 #define CONNECTIONS_MAX	   64
@@ -630,6 +631,10 @@ static int open_socket(struct admin *admin)
 	r = take_lock(admin->path, &admin->lock_fd);
 	if (r < 0)
 		return r;
+	/* One that the service manager holds has its file made, and keeps it. */
+	admin->listen_fd = notify_take_listener(admin->path);
+	if (admin->listen_fd >= 0)
+		return 0;
 	r = remove_stale(&address);
 	if (r < 0)
 		return r;

@@ -40,7 +40,8 @@ struct admin_method {
 /**
  * admin_new() - listen on a unix socket
  * @base: the loop; everything happens on its thread
- * @path: where; a stale socket of a dead daemon is replaced, anything else refused
+ * @path: where; a stale socket of a dead daemon is replaced, anything else refused. If the
+ *	service manager listens there for us its socket is taken, and its file left there
  * @tables: tables of methods, each of which ends with a NULL name, and a NULL behind the last;
  *	all of it must outlive the admin object
  * @context: handed to each method

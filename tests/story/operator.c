@@ -28,7 +28,6 @@
 #define OPERATOR_UNREACHABLE 3 /* mempoolctl: no daemon can be reached */
 #define OPERATOR_LOG_LINES   "40"
 #define OPERATOR_ARGS_MAX    10
-#define OPERATOR_CONFIG	     "/etc/mempoold/mempoold.conf"
 #define OPERATOR_SOCKET	     "/run/mempoold/admin.sock"
 #define OPERATOR_STATE	     "/var/lib/mempoold"
 
@@ -145,7 +144,7 @@ int operator_init(struct operator* op, const char *address, uint64_t pool_bytes,
 	(void)snprintf(op->socket, sizeof(op->socket), "%.90s/admin.sock", op->folder);
 	op->service = getenv("MEMPOOL_SERVICE");
 	if (op->service != NULL) {
-		(void)snprintf(op->config, sizeof(op->config), "%s", OPERATOR_CONFIG);
+		(void)snprintf(op->config, sizeof(op->config), "%s", MEMPOOL_CONFIG);
 		(void)snprintf(op->socket, sizeof(op->socket), "%s", OPERATOR_SOCKET);
 	}
 	return operator_write_config(op, address, tenants);
