@@ -25,7 +25,6 @@
 #include "common/log.h"
 #include "daemon/service.h"
 
-#define DEVICE_POLL_MS	   250
 #define DEVICE_ALLOW_MS	   30000 /* for the service manager, after each look */
 #define DEVICE_LANE_CQ_MAX 65536u
 
@@ -66,9 +65,11 @@ static struct ibv_context *device_choose(struct ibv_context **list, const char *
 	return NULL;
 }
 
-void device_await(const char *name, uint64_t until_ns)
+void device_wait(const char *name, uint64_t until_ns)
 {
-	/* librdmacm takes its list of devices once, so it is not asked before there is one. */
+	if (device_is_there(name) || clock_now_ns() >= until_ns)
+		return;
+	log_info("waiting for an RDMA device device=%s", name[0] != '\0' ? name : "any");
 	while (!device_is_there(name) && clock_now_ns() < until_ns) {
 		service_stage("waiting for the RDMA device", DEVICE_ALLOW_MS);
 		(void)poll(NULL, 0, DEVICE_POLL_MS);

@@ -36,14 +36,16 @@ struct device {
 	struct ibv_mr *control_mr;
 };
 
+#define DEVICE_POLL_MS 250 /* how often what is not there yet is looked for */
+
 /**
- * device_await() - wait until there is a device
- * @name: of which name; "": any
- * @until_ns: no longer than that
+ * device_wait() - wait until a device is there, or a time is over
+ * @name: "": any
  *
- * Blocks. To be called before anything else that asks librdmacm.
+ * Blocks. To be called before librdmacm is asked for anything, which may take its list of
+ * devices only once.
  */
-void device_await(const char *name, uint64_t until_ns);
+void device_wait(const char *name, uint64_t until_ns);
 
 /**
  * device_find() - the device to serve on

@@ -35,7 +35,6 @@
 #define SERVER_SELFTEST_PAGES	 64u
 #define SERVER_ADDRESSES_MAX	 65536u
 #define SERVER_AUDIT_LINES_PER_S 1000u
-#define SERVER_BIND_POLL_MS	 250
 #define SERVER_STAGE_MS		 30000u /* a step of the start that does not grow with the pool */
 #define SERVER_SWEEP_PARTS	 10u	/* a sweep over all lanes is made in so many steps */
 
@@ -286,23 +285,35 @@ static int server_check_memlock(const struct server *server, bool guarded)
 	return 0;
 }
 
-/* A device may come some time after its machine has, and its address after it. */
+/* Which means that the device, or the address on it, may still come. */
+static bool server_may_come(int r)
+{
+	return r == -ENODEV || r == -EADDRNOTAVAIL;
+}
+
+/* A device that is being restarted, or not there yet at boot, is waited for. */
 static int server_bind(struct server *server)
 {
-	uint64_t until_ns = clock_add_ms(clock_now_ns(), server->config.device_wait_ms);
+	const struct config *config = &server->config;
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), config->device_wait_ms);
 	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
+	bool told = false;
 	int r;
 
+	device_wait(config->device, until_ns);
 	for (;;) {
-		device_await(server->config.device, until_ns);
-		r = listener_bind(&server->listener, &server->config, error);
+		r = listener_bind(&server->listener, config, error);
 		if (r == 0)
 			return 0;
-		if ((r != -ENODEV && r != -EADDRNOTAVAIL) || clock_now_ns() >= until_ns)
+		if (!server_may_come(r) || clock_now_ns() >= until_ns)
 			return server_fail(error);
+		if (!told)
+			log_warn("%s; waiting for it wait_ms=%" PRIu64, error,
+				 config->device_wait_ms);
+		told = true;
 		listener_close(&server->listener);
 		service_stage("waiting for the addresses to listen on", SERVER_STAGE_MS);
-		(void)poll(NULL, 0, SERVER_BIND_POLL_MS);
+		(void)poll(NULL, 0, DEVICE_POLL_MS);
 	}
 }
 
