@@ -321,6 +321,8 @@ static int server_open_device(struct server *server)
 {
 	char error[DEVICE_ERROR_MAX];
 
+	service_stage("opening the device",
+		      service_bytes_ms(device_control_bytes(&server->config)));
 	if (device_find(&server->device, server->config.device, listener_context(&server->listener),
 			error) < 0 ||
 	    device_open(&server->device, &server->config, error) < 0)
@@ -524,6 +526,7 @@ static int server_start(struct server *server)
 	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
 	int r;
 
+	service_stage("starting", SERVER_STAGE_MS);
 	if (secure_init() < 0)
 		return server_fail("the kernel gives no random numbers");
 	server->base = event_base_new();
