@@ -227,7 +227,7 @@ void server_device_lost(struct server *server, const char *why)
 {
 	log_error("device lost device=%s why=\"%s\"",
 		  ibv_get_device_name(server->device.context->device), why);
-	service_stopping("the device is lost");
+	service_stopping("the device is lost", SERVER_STAGE_MS);
 	server->exit_status = SERVER_EXIT_DEVICE;
 	event_base_loopbreak(server->base);
 }
@@ -247,7 +247,7 @@ void server_stop(struct server *server)
 	if (server->stopping)
 		return;
 	server->stopping = true;
-	service_stopping("stopping");
+	service_stopping("stopping", SERVER_STOP_LIMIT_MS + SERVER_STAGE_MS);
 	pool_discard(&server->pool);
 	listener_stop(&server->listener);
 	(void)deadline_set(server->deadlines, &server->stop_limit,

@@ -44,15 +44,21 @@ static void service_send(const char *states, const char *status)
 	notify_send(text);
 }
 
-void service_stage(const char *what, uint64_t allow_ms)
+/* @state: closed by a newline, or empty */
+static void service_allow(const char *state, const char *status, uint64_t allow_ms)
 {
 	char states[64];
 
 	if (allow_ms > SERVICE_ALLOW_MAX_MS)
 		allow_ms = SERVICE_ALLOW_MAX_MS;
-	(void)snprintf(states, sizeof(states), "EXTEND_TIMEOUT_USEC=%" PRIu64 "\n",
+	(void)snprintf(states, sizeof(states), "%sEXTEND_TIMEOUT_USEC=%" PRIu64 "\n", state,
 		       allow_ms * 1000);
-	service_send(states, what);
+	service_send(states, status);
+}
+
+void service_stage(const char *what, uint64_t allow_ms)
+{
+	service_allow("", what, allow_ms);
 }
 
 void service_progress(const char *what, uint64_t done_bytes, uint64_t total_bytes,
@@ -116,9 +122,9 @@ void service_reloaded(const struct service *service, const char *error)
 	service_send("READY=1\n", text);
 }
 
-void service_stopping(const char *status)
+void service_stopping(const char *status, uint64_t allow_ms)
 {
-	service_send("STOPPING=1\n", status);
+	service_allow("STOPPING=1\n", status, allow_ms);
 }
 
 void service_failed(const char *status)

@@ -49,8 +49,11 @@ void service_reloading(void);
 /** service_reloaded() - @error: why everything is as it was, or NULL: it has been taken over */
 void service_reloaded(const struct service *service, const char *error);
 
-/** service_stopping() - from now on we end, by ourselves or as we were told */
-void service_stopping(const char *status);
+/**
+ * service_stopping() - from now on we end, by ourselves or as we were told
+ * @allow_ms: how long that may take at most
+ */
+void service_stopping(const char *status, uint64_t allow_ms);
 
 /** service_failed() - why we end; @status: any text */
 void service_failed(const char *status);

@@ -91,8 +91,10 @@ TEST(service_failed__longest)
 
 TEST(service_stopping__state)
 {
-	service_stopping("stopping");
-	CHECK_STR(sent, "STOPPING=1\nSTATUS=stopping");
+	service_stopping("stopping", 40000);
+	CHECK_STR(sent, "STOPPING=1\nEXTEND_TIMEOUT_USEC=40000000\nSTATUS=stopping");
+	service_stopping("stopping", UINT64_MAX);
+	CHECK_STR(sent, "STOPPING=1\nEXTEND_TIMEOUT_USEC=86400000000\nSTATUS=stopping");
 }
 
 TEST(service_reload__states)
