@@ -23,7 +23,9 @@
 #include "common/clock.h"
 #include "common/endpoint.h"
 #include "common/log.h"
+#include "daemon/service.h"
 
+#define DEVICE_ALLOW_MS	   30000 /* for the service manager, after each look */
 #define DEVICE_LANE_CQ_MAX 65536u
 
 static bool device_is_there(const char *name)
@@ -68,8 +70,10 @@ void device_wait(const char *name, uint64_t until_ns)
 	if (device_is_there(name) || clock_now_ns() >= until_ns)
 		return;
 	log_info("waiting for an RDMA device device=%s", name[0] != '\0' ? name : "any");
-	while (!device_is_there(name) && clock_now_ns() < until_ns)
+	while (!device_is_there(name) && clock_now_ns() < until_ns) {
+		service_stage("waiting for the RDMA device", DEVICE_ALLOW_MS);
 		(void)poll(NULL, 0, DEVICE_POLL_MS);
+	}
 }
 
 int device_find(struct device *device, const char *name, struct ibv_context *preferred, char *error)
@@ -218,9 +222,11 @@ fail:
  */
 int device_register_pool(struct device *device, const struct pool *pool, char *error)
 {
-	int r = verbs_reg_mr(device->pd, pool->memory, pool->len_bytes, DEVICE_POOL_ACCESS,
-			     &device->pool_mr);
+	int r;
 
+	service_stage("registering the pool with the device", service_bytes_ms(pool->len_bytes));
+	r = verbs_reg_mr(device->pd, pool->memory, pool->len_bytes, DEVICE_POOL_ACCESS,
+			 &device->pool_mr);
 	if (r < 0)
 		snprintf(
 			error, DEVICE_ERROR_MAX,

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "common/units.h"
+#include "daemon/service.h"
 
 #define MAPPING_POPULATE_STEP_BYTES (UINT64_C(256) << 20)
 #define MAPPING_PATH_MAX	    128
@@ -286,6 +287,8 @@ static int mapping_populate(uint8_t *memory, uint64_t len_bytes)
 		uint64_t step =
 			left < MAPPING_POPULATE_STEP_BYTES ? left : MAPPING_POPULATE_STEP_BYTES;
 
+		service_progress("getting memory for the pool", done, len_bytes,
+				 service_bytes_ms(step));
 		if (madvise(memory + done, step, MADV_POPULATE_WRITE) < 0)
 			return errno == EFAULT ? -ENOMEM : -errno;
 	}

@@ -23,6 +23,7 @@
 
 #include "common/clock.h"
 #include "common/secure.h"
+#include "common/units.h"
 #include "daemon/admin.h"
 #include "daemon/admin_drain.h"
 #include "daemon/admin_lease.h"
@@ -32,6 +33,7 @@
 #include "daemon/admin_tenant.h"
 #include "daemon/events.h"
 #include "daemon/loop.h"
+#include "daemon/notify.h"
 #include "daemon/orphan.h"
 #include "daemon/reload.h"
 #include "daemon/status.h"
@@ -41,7 +43,8 @@
 #define SERVER_SELFTEST_PAGES	 64u
 #define SERVER_ADDRESSES_MAX	 65536u
 #define SERVER_AUDIT_LINES_PER_S 1000u
-#define SERVER_SWEEP_PARTS	 10u /* a sweep over all lanes is made in so many steps */
+#define SERVER_STAGE_MS		 30000u /* a step of the start that does not grow with the pool */
+#define SERVER_SWEEP_PARTS	 10u	/* a sweep over all lanes is made in so many steps */
 
 uint64_t server_random_id(uint32_t route)
 {
@@ -236,6 +239,7 @@ void server_device_lost(struct server *server, const char *why)
 {
 	log_error("device lost device=%s why=\"%s\"",
 		  ibv_get_device_name(server->device.context->device), why);
+	service_stopping("the device is lost", SERVER_STAGE_MS);
 	server->exit_status = SERVER_EXIT_DEVICE;
 	event_base_loopbreak(server->base);
 }
@@ -261,6 +265,7 @@ void server_stop(struct server *server)
 
 	if (!drain_stop(&server->drain))
 		return;
+	service_stopping("stopping", SERVER_STOP_LIMIT_MS + SERVER_STAGE_MS);
 	pool_discard(&server->pool);
 	listener_stop(&server->listener);
 	(void)deadline_set(server->deadlines, &server->stop_limit,
@@ -278,6 +283,7 @@ void server_stop(struct server *server)
 static int server_fail(const char *text)
 {
 	log_error("%s", text);
+	service_failed(text);
 	return SERVER_EXIT_START;
 }
 
@@ -324,6 +330,7 @@ static int server_bind(struct server *server)
 				 config->device_wait_ms);
 		told = true;
 		listener_close(&server->listener);
+		service_stage("waiting for the addresses to listen on", SERVER_STAGE_MS);
 		(void)poll(NULL, 0, DEVICE_POLL_MS);
 	}
 }
@@ -332,6 +339,8 @@ static int server_open_device(struct server *server)
 {
 	char error[DEVICE_ERROR_MAX];
 
+	service_stage("opening the device",
+		      service_bytes_ms(device_control_bytes(&server->config)));
 	if (device_find(&server->device, server->config.device, listener_context(&server->listener),
 			error) < 0 ||
 	    device_open(&server->device, &server->config, error) < 0)
@@ -400,6 +409,7 @@ static int server_isolate(struct server *server)
 	char error[CONFIG_ERROR_MAX];
 	char text[CONFIG_ERROR_MAX + 128];
 
+	service_stage("testing the device", SERVER_STAGE_MS);
 	if (isolation_decide(server->config.isolation, &params, strncmp(name, "rxe", 3) == 0,
 			     &server->isolation, error) < 0) {
 		snprintf(text, sizeof(text), "the device %s cannot be used: %s", name, error);
@@ -522,7 +532,7 @@ static int server_take_place(struct server *server)
 {
 	char error[CONFIG_STRING_MAX + 128];
 	gid_t gid;
-	int r;
+	int r, fd;
 
 	r = admin_socket_group(server->config.admin_group, &gid);
 	if (r < 0) {
@@ -532,6 +542,13 @@ static int server_take_place(struct server *server)
 		return server_fail(error);
 	}
 	r = admin_socket_new(server->config.admin_socket, gid, &server->admin_door);
+	/* One that the service manager holds has its file made, and keeps it. */
+	fd = r == 0 ? notify_take_listener(server->config.admin_socket) : -1;
+	if (fd >= 0) {
+		r = admin_socket_adopt(server->admin_door, fd);
+		if (r < 0)
+			(void)close(fd);
+	}
 	return r < 0 ? server_fail_admin(server, r) : 0;
 }
 
@@ -565,6 +582,7 @@ static int server_start(struct server *server)
 	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
 	int r;
 
+	service_stage("starting", SERVER_STAGE_MS);
 	if (secure_init() < 0)
 		return server_fail("the kernel gives no random numbers");
 	server->base = event_base_new();
@@ -601,6 +619,18 @@ static int server_start(struct server *server)
 	if (listener_start(server, error) < 0)
 		return server_fail(error);
 	return 0;
+}
+
+static void server_tell_ready(struct server *server)
+{
+	char size[UNITS_TEXT_MAX];
+	char text[SERVICE_WORDS_MAX];
+
+	(void)snprintf(text, sizeof(text), "serving %s on %s, isolation: %s",
+		       units_format_size(server->pool.len_bytes, size),
+		       ibv_get_device_name(server->device.context->device),
+		       isolation_mode_name(server->isolation.mode));
+	service_ready(&server->service, server->deadlines, text);
 }
 
 static void server_free_event(struct event **event)
@@ -645,6 +675,7 @@ static void server_teardown(struct server *server)
 	roster_close(&server->roster);
 	config_free(&server->config);
 	server->admission = admission_free(server->admission);
+	service_clear(&server->service);
 	if (server->deadlines != NULL) {
 		deadline_clear(server->deadlines, &server->sweep);
 		drain_deinit(&server->drain);
@@ -691,6 +722,7 @@ int server_run(const struct config *config, const char *path)
 	if (server.exit_status == 0) {
 		log_info("ready device=%s pool_bytes=%" PRIu64,
 			 ibv_get_device_name(server.device.context->device), server.pool.len_bytes);
+		server_tell_ready(&server);
 		server_loop(&server);
 	}
 	/* What still waits for a device that is gone or stuck cannot be destroyed in order. */

@@ -24,6 +24,7 @@
 #include "daemon/pool.h"
 #include "daemon/revocation.h"
 #include "daemon/roster.h"
+#include "daemon/service.h"
 #include "daemon/session.h"
 #include "daemon/tenant.h"
 #include "daemon/worker.h"
@@ -97,6 +98,7 @@ struct server {
 	struct listener listener;
 	struct admin_socket *admin_door; /* until the admin object has it */
 	struct admin *admin;
+	struct service service;
 
 	TAILQ_HEAD(, session) sessions;
 	uint64_t session_count;

@@ -44,6 +44,20 @@ struct fixture {
 	char text[TEXT_CAP]; /* the last line received */
 };
 
+/* What the service manager holds for us, once. */
+static int given_fd = -1;
+static char given_path[96];
+
+int __wrap_notify_take_listener(const char *path);
+int __wrap_notify_take_listener(const char *path)
+{
+	int fd = given_fd;
+
+	given_fd = -1;
+	snprintf(given_path, sizeof(given_path), "%s", path);
+	return fd >= 0 ? fd : -ENOENT;
+}
+
 static void call_echo(struct admin_request *request, json_t *params, void *context)
 {
 	struct fixture *f = context;
@@ -368,6 +382,25 @@ TEST(admin_new__not_a_socket)
 	CHECK_INT(start(f), -ENOTSOCK);
 	CHECK_INT(stat(f->path, &st), 0);
 	CHECK_INT(st.st_mode, S_IFREG | 0600);
+}
+
+/* Its file is made by the service manager, and stays. */
+TEST(admin_new__socket_of_the_service_manager)
+{
+	FIXTURE = fixture_new();
+	struct stat before, after;
+
+	given_fd = bind_foreign(f);
+	CHECK_INT(listen(given_fd, 8), 0);
+	CHECK_INT(fcntl(given_fd, F_SETFL, O_NONBLOCK), 0);
+	CHECK_INT(stat(f->path, &before), 0);
+	CHECK_INT(start(f), 0);
+	CHECK_STR(given_path, f->path);
+	CLIENT fd = client_new(f);
+	CHECK_STR(ask(f, fd, REQUEST("1", "echo")), RESULT("1", "{}"));
+	f->admin = admin_free(f->admin);
+	CHECK_INT(stat(f->path, &after), 0);
+	CHECK_INT(after.st_ino, before.st_ino);
 }
 
 TEST(admin_new__path_length)
