@@ -177,6 +177,8 @@ static void server_on_signal(evutil_socket_t signal_number, short what, void *co
 	loop_mark();
 	(void)what;
 	log_info("told to stop signal=%s", sigabbrev_np((int)signal_number));
+	service_stopping("draining",
+			 server->config.stop_drain_ms + SERVER_STOP_LIMIT_MS + SERVER_STAGE_MS);
 	drain_on_signal(&server->drain, server->config.stop_drain_ms);
 }
 
