@@ -557,14 +557,10 @@ static int server_take_place(struct server *server)
 static int server_open_admin(struct server *server)
 {
 	static const struct admin_method *const tables[] = {
-		status_methods,
-		admin_lease_methods,
-		admin_session_methods,
-		admin_tenant_methods,
-		admin_drain_methods,
-		admin_log_methods,
-		events_methods,
-		NULL,
+		status_methods,	       admin_lease_methods,
+		admin_session_methods, admin_tenant_methods,
+		admin_drain_methods,   admin_log_methods,
+		events_methods,	       NULL,
 	};
 	int r = admin_new(server->base, server->admin_door, tables, server, &server->admin);
 
