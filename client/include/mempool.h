@@ -376,7 +376,10 @@ int mempool_lease_token(mempool_lease *lease, struct mempool_lease_token *ret_to
  * the other session is alive it is lost by this, with all its calls and its keys; its other
  * leases are kept, too, and can be taken over one by one. The lease has the length and rights
  * that it had last.
- * After an error it is right to try again, except after MEMPOOL_E_NO_LEASE.
+ * After an error it is right to try again, except after MEMPOOL_E_NO_LEASE. The daemon may have
+ * given the lease to the session nevertheless, or may still do so: then mempool_close() ends it.
+ * Who gives up, and wants the lease to stay, leaves the session without closing it, as by the end
+ * of the program.
  * Thread: any. State: session open.
  *
  * Errors: MEMPOOL_E_NO_LEASE (no lease that one could have: it has ended, its secret is another,

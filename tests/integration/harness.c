@@ -62,7 +62,7 @@ static const struct {
 	[FIGURE_MEASURE_MS] = {300, 50},
 	[FIGURE_FLUSHES] = {4000, 200},
 	[FIGURE_RELOADS] = {100, 10},
-	[FIGURE_OUTAGES] = {200, 8},
+	[FIGURE_OUTAGES] = {140, 8},
 	[FIGURE_OUTAGES_OF_SESSIONS] = {60, 4},
 };
 

@@ -14,8 +14,10 @@
 
 #define PAGE 4096
 
-static uint32_t registered; /* now */
-static int refuse_to_drop;  /* what unregistering ends with */
+static uint32_t registered;	/* now */
+static int refuse_to_drop;	/* what unregistering ends with */
+static struct ibv_mr *kept[16]; /* by the device, and so no leak of ours */
+static uint32_t kept_count;
 
 int __wrap_verbs_reg_mr(struct ibv_pd *on, void *addr, size_t len_bytes, int access,
 			struct ibv_mr **ret_mr);
@@ -36,6 +38,8 @@ int __wrap_verbs_reg_mr(struct ibv_pd *on, void *addr, size_t len_bytes, int acc
 
 int __wrap_verbs_dereg_mr(struct ibv_mr *mr)
 {
+	if (mr != NULL && refuse_to_drop < 0)
+		kept[kept_count++ % 16] = mr;
 	if (mr == NULL || refuse_to_drop < 0)
 		return refuse_to_drop;
 	registered--;
