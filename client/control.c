@@ -489,6 +489,9 @@ static void control_message(struct mempool *pool, const struct message *m)
 	case MESSAGE_REVOKE:
 		lease_revoke(pool, &m->u.revoke);
 		break;
+	case MESSAGE_DRAIN:
+		events_tell_drain(pool, &m->u.drain);
+		break;
 	case MESSAGE_QUIESCE:
 		lease_quiesce(pool, m->u.lease.lease_id);
 		break;

@@ -112,6 +112,15 @@ void events_tell_draining(struct mempool *pool)
 	events_tell(pool, MEMPOOL_EVENT_DRAINING, 0);
 }
 
+void events_tell_drain(struct mempool *pool, const struct message_drain *notice)
+{
+	struct mempool_event event = {.kind = MEMPOOL_EVENT_DRAINING, .left_ms = notice->left_ms};
+
+	pool->events.draining = notice->draining != 0;
+	if (pool->events.draining)
+		events_push(pool, &event);
+}
+
 void events_forget(struct mempool *pool, const struct mempool_lease *lease)
 {
 	event_ring_forget(&pool->events.ring, lease);

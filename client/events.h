@@ -8,6 +8,7 @@
 
 #include "client/event_ring.h"
 #include "client/include/mempool.h"
+#include "proto/message.h"
 
 /* What a session tells the application of its own accord; guarded by the session's lock. */
 struct events {
@@ -32,8 +33,11 @@ void events_tell(struct mempool *pool, uint32_t kind, int code);
 /** events_tell_lease() - of a lease; @left_ms: as mempool_event has it */
 void events_tell_lease(struct mempool_lease *lease, uint32_t kind, int code, uint64_t left_ms);
 
-/** events_tell_draining() - once for each connection to the daemon */
+/** events_tell_draining() - once for each connection, and if it was not told by the daemon itself */
 void events_tell_draining(struct mempool *pool);
+
+/** events_tell_drain() - the daemon's notice: each time that it says so; or there is no drain */
+void events_tell_drain(struct mempool *pool, const struct message_drain *notice);
 
 /** events_forget() - a lease's handle is no good any more */
 void events_forget(struct mempool *pool, const struct mempool_lease *lease);

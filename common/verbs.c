@@ -102,6 +102,12 @@ int verbs_qp_set_min_rnr_timer(struct ibv_qp *qp)
 	return verbs_result(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER));
 }
 
+int verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	errno = 0;
+	return verbs_result(ibv_modify_qp(qp, attr, mask));
+}
+
 int verbs_destroy_qp(struct ibv_qp *qp)
 {
 	errno = 0;

@@ -45,6 +45,9 @@ int verbs_qp_to_error(struct ibv_qp *qp);
  */
 int verbs_qp_set_min_rnr_timer(struct ibv_qp *qp);
 
+/** verbs_modify_qp() - Return: 0 or a negative errno */
+int verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+
 /** verbs_destroy_qp() - may block; NULL is allowed; Return: 0 or a negative errno (the QP lives on) */
 int verbs_destroy_qp(struct ibv_qp *qp);
 

@@ -151,6 +151,8 @@ int acquire_begin(struct session *session, struct lane *lane, uint64_t request_i
 
 	if (acquire != NULL)
 		return acquire_repeat(acquire, session, request);
+	if (!drain_is_serving(&session->server->drain))
+		return ERROR_DRAINING;
 	code = lease_check_request(session, lane, request);
 	if (code != 0)
 		return code;

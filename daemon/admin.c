@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The admin socket. Owns the socket file (guarded by a lock file, so that two daemons
- * never serve one path), the connections and the requests that wait for an answer.
+ * What is said on the admin socket. Owns the socket, the connections and the requests that
+ * wait for an answer.
  *
  * A request points at its connection weakly: when the connection dies first, the
  * pointer is cleared and the answer goes nowhere. A method may answer within its own
@@ -9,7 +9,9 @@
  * connection are being called, its end is only marked and carried out afterwards.
  *
  * Everything a client can make us hold is bounded: connections, bytes of a line,
- * requests without an answer, bytes of answers it does not read. Loop thread only.
+ * requests without an answer, bytes of answers and events it does not read. Who follows
+ * events and does not keep up gets a last line that says so, for which it has a while.
+ * Loop thread only.
  */
 #include "daemon/admin.h"
 
@@ -18,21 +20,18 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/log.h"
 #include "common/strict_json.h"
-#include "common/text.h"
+#include "daemon/admin_socket.h"
+#include "daemon/json_rpc.h"
 #include "daemon/loop.h"
 #include "proto/error.h"
 
@@ -42,12 +41,15 @@
 #define OUTPUT_PAUSE_BYTES (1u << 20) /* no further requests are called above this */
 #define LINES_PER_WAKEUP   32
 #define ACCEPTS_PER_WAKEUP 16
-#define BACKLOG		   64
-#define SOCKET_MODE	   0660
+#define FOLLOW_MAX_BYTES   (256u << 10)
 #define LINE_TIMEOUT_MS	   10000
 #define WRITE_TIMEOUT_MS   10000
+#define CUT_TIMEOUT_MS	   60000 /* to read what there is, and the last line */
 #define ACCEPT_PAUSE_MS	   1000
-#define ERROR_TEXT_MAX	   512
+
+#define CUT_LINE                                                                   \
+	"{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":{\"event\":\"cut\"," \
+	"\"reason\":\"events came faster than they were read\"}}\n"
 
 struct admin_connection;
 
@@ -68,6 +70,8 @@ struct admin_connection {
 	bool is_calling;    /* methods run now: do not free */
 	bool is_closing;    /* reads no more; ends when all read is called, answered and sent */
 	bool is_dead;	    /* to be freed as soon as no method runs */
+	bool is_following;
+	uint64_t write_timeout_ms;
 };
 
 LIST_HEAD(admin_connection_list, admin_connection);
@@ -76,18 +80,20 @@ struct admin {
 	struct event_base *base;
 	const struct admin_method *const *tables;
 	void *context;
-	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
-	int lock_fd;
-	int listen_fd;
-	dev_t socket_dev; /* with socket_ino: the file that we made; 0 if none */
-	ino_t socket_ino;
+	struct admin_socket *door;
 	struct event *accept_event;
 	struct event *resume_event; /* ends a pause in accepting */
 	struct admin_connection_list connections;
 	size_t connection_count;
+	size_t follower_count;
 	struct timeval line_timeout;
-	struct log_limit log_limit;
+	uint64_t write_timeout_ms;
 };
+
+static struct log_limit answers_limit;
+static struct log_limit events_limit;
+static struct log_limit accept_limit;
+static struct log_limit refuse_limit;
 
 static struct timeval timeval_ms(uint64_t ms)
 {
@@ -115,6 +121,12 @@ static void resume_accepting(struct admin *admin)
 		event_active(admin->resume_event, EV_TIMEOUT, 0);
 }
 
+static void stop_following(struct admin_connection *connection)
+{
+	connection->admin->follower_count -= connection->is_following;
+	connection->is_following = false;
+}
+
 static void connection_free(struct admin_connection *connection)
 {
 	struct admin *admin = connection->admin;
@@ -123,6 +135,7 @@ static void connection_free(struct admin_connection *connection)
 	while ((request = LIST_FIRST(&connection->requests)))
 		request_detach(request);
 	assert(connection->outstanding == 0);
+	stop_following(connection);
 	LIST_REMOVE(connection, entry);
 	admin->connection_count--;
 	bufferevent_free(connection->bev);
@@ -176,7 +189,7 @@ static void connection_send(struct admin_connection *connection, const json_t *m
 	if (connection->is_dead)
 		return;
 	if (evbuffer_get_length(output) > OUTPUT_MAX_BYTES) {
-		log_limited(LOG_LEVEL_WARN, &connection->admin->log_limit,
+		log_limited(LOG_LEVEL_WARN, &answers_limit,
 			    "admin client does not read its answers, connection closed");
 		connection_kill(connection);
 		return;
@@ -189,37 +202,14 @@ static void connection_send(struct admin_connection *connection, const json_t *m
 
 /* Answers */
 
-/* Any text as a JSON string, even if it is not UTF-8. */
-static json_t *text_to_json(const char *text)
+/* May free the connection. @message: consumed; NULL: there was no memory for it */
+static void send_message(struct admin_connection *connection, json_t *message)
 {
-	char escaped[ERROR_TEXT_MAX];
-	json_t *string = json_string(text);
-
-	if (string)
-		return string;
-	text_escape(text, escaped, sizeof(escaped));
-	return json_string(escaped);
-}
-
-/* May free the connection. @member is consumed. */
-static void send_answer(struct admin_connection *connection, const json_t *id, const char *name,
-			json_t *member)
-{
-	json_t *message = json_pack("{s:s, s:o, s:O}", "jsonrpc", "2.0", name, member, "id", id);
-
 	if (message)
 		connection_send(connection, message);
 	else
 		connection_kill(connection);
 	json_decref(message);
-}
-
-/* May free the connection. */
-static void send_error(struct admin_connection *connection, const json_t *id, int code,
-		       const char *text)
-{
-	send_answer(connection, id, "error",
-		    json_pack("{s:i, s:o}", "code", code, "message", text_to_json(text)));
 }
 
 static void request_free(struct admin_request *request)
@@ -237,7 +227,7 @@ void admin_reply(struct admin_request *request, json_t *result)
 	/* The request goes first, so that the answer may take the connection with it. */
 	request_free(request);
 	if (connection && id)
-		send_answer(connection, id, "result", json_incref(result));
+		send_message(connection, json_rpc_result(id, json_incref(result)));
 	else if (connection)
 		connection_close_if_done(connection);
 	json_decref(id);
@@ -251,37 +241,13 @@ void admin_fail(struct admin_request *request, int code, const char *text)
 
 	request_free(request);
 	if (connection && id)
-		send_error(connection, id, code, text);
+		send_message(connection, json_rpc_error(id, code, text));
 	else if (connection)
 		connection_close_if_done(connection);
 	json_decref(id);
 }
 
 /* Requests */
-
-static bool is_valid_id(const json_t *id)
-{
-	return json_is_string(id) || json_is_integer(id) || json_is_null(id);
-}
-
-static const char *check_request(const json_t *root)
-{
-	const json_t *id = json_object_get(root, "id");
-	const json_t *params = json_object_get(root, "params");
-	const char *version = json_string_value(json_object_get(root, "jsonrpc"));
-
-	if (json_is_array(root))
-		return "batches are not supported";
-	if (id && !is_valid_id(id))
-		return "id is not a string, an integer or null";
-	if (!version || strcmp(version, "2.0") != 0)
-		return "jsonrpc is not \"2.0\"";
-	if (!json_is_string(json_object_get(root, "method")))
-		return "method is not a string";
-	if (params && !json_is_object(params) && !json_is_array(params))
-		return "params is not structured";
-	return NULL;
-}
 
 static const struct admin_method *find_method(const struct admin *admin, const char *name)
 {
@@ -350,18 +316,15 @@ static void handle_line(struct admin_connection *connection, const char *line, s
 	json_t *root;
 
 	if (strict_json_parse(line, len_bytes, why, &root) < 0) {
-		send_error(connection, json_null(), ADMIN_ERROR_PARSE, why);
+		send_message(connection, json_rpc_error(json_null(), ADMIN_ERROR_PARSE, why));
 		return;
 	}
-	wrong = check_request(root);
-	if (wrong) {
-		json_t *id = json_object_get(root, "id");
-
-		send_error(connection, id && is_valid_id(id) ? id : json_null(),
-			   ADMIN_ERROR_REQUEST, wrong);
-	} else {
+	wrong = json_rpc_wrong(root);
+	if (wrong)
+		send_message(connection,
+			     json_rpc_error(json_rpc_id(root), ADMIN_ERROR_REQUEST, wrong));
+	else
 		dispatch(connection, root);
-	}
 	json_decref(root);
 }
 
@@ -388,7 +351,7 @@ static void call_lines(struct admin_connection *connection)
 /* Only half a line is waited for with a limit; between requests a client may rest. */
 static void set_timeouts(struct admin_connection *connection, bool is_half_line)
 {
-	struct timeval write_timeout = timeval_ms(WRITE_TIMEOUT_MS);
+	struct timeval write_timeout = timeval_ms(connection->write_timeout_ms);
 
 	(void)bufferevent_set_timeouts(connection->bev,
 				       is_half_line ? &connection->admin->line_timeout : NULL,
@@ -401,7 +364,8 @@ static void refuse_long_line(struct admin_connection *connection)
 
 	connection_stop_reading(connection);
 	(void)evbuffer_drain(input, evbuffer_get_length(input));
-	send_error(connection, json_null(), ADMIN_ERROR_REQUEST, "the request is too long");
+	send_message(connection,
+		     json_rpc_error(json_null(), ADMIN_ERROR_REQUEST, "the request is too long"));
 }
 
 /* What is left of the input after a round of calls. May free the connection. */
@@ -452,12 +416,31 @@ static void on_written(struct bufferevent *bev, void *arg)
 		connection_close_if_done(connection);
 }
 
+/* It will not get all of what is said, and is told so. The longer wait is for that. */
+static void cut(struct admin_connection *connection)
+{
+	log_limited(LOG_LEVEL_WARN, &events_limit,
+		    "admin client does not read its events, cut off");
+	stop_following(connection);
+	connection_stop_reading(connection);
+	connection->write_timeout_ms = CUT_TIMEOUT_MS;
+	set_timeouts(connection, false);
+	(void)bufferevent_enable(connection->bev, EV_WRITE);
+	if (evbuffer_add(bufferevent_get_output(connection->bev), CUT_LINE, sizeof(CUT_LINE) - 1) <
+	    0)
+		connection_kill(connection);
+}
+
 static void on_event(struct bufferevent *bev, short events, void *arg)
 {
 	struct admin_connection *connection = arg;
 
 	loop_mark();
 	(void)bev;
+	if (events & BEV_EVENT_TIMEOUT && events & BEV_EVENT_WRITING && connection->is_following) {
+		cut(connection);
+		return;
+	}
 	if (!(events & BEV_EVENT_EOF)) {
 		connection_kill(connection);
 		return;
@@ -480,6 +463,7 @@ static int connection_new(struct admin *admin, int fd)
 		return -ENOMEM;
 	}
 	connection->admin = admin;
+	connection->write_timeout_ms = admin->write_timeout_ms;
 	LIST_INIT(&connection->requests);
 	LIST_INSERT_HEAD(&admin->connections, connection, entry);
 	admin->connection_count++;
@@ -502,7 +486,7 @@ static void pause_accepting(struct admin *admin, int error)
 {
 	struct timeval pause = timeval_ms(ACCEPT_PAUSE_MS);
 
-	log_limited(LOG_LEVEL_WARN, &admin->log_limit,
+	log_limited(LOG_LEVEL_WARN, &accept_limit,
 		    "admin connection not accepted, will try again error=\"%s\"", strerror(error));
 	(void)event_del(admin->accept_event);
 	(void)evtimer_add(admin->resume_event, &pause);
@@ -511,7 +495,7 @@ static void pause_accepting(struct admin *admin, int error)
 static void admit(struct admin *admin, int fd)
 {
 	if (admin->connection_count >= CONNECTIONS_MAX) {
-		log_limited(LOG_LEVEL_WARN, &admin->log_limit,
+		log_limited(LOG_LEVEL_WARN, &refuse_limit,
 			    "admin connection refused, there are %d already", CONNECTIONS_MAX);
 		(void)close(fd);
 		return;
@@ -525,19 +509,20 @@ static void on_accept(evutil_socket_t listen_fd, short events, void *arg)
 	struct admin *admin = arg;
 
 	loop_mark();
+	(void)listen_fd;
 	(void)events;
 	for (unsigned int i = 0; i < ACCEPTS_PER_WAKEUP; i++) {
-		int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = admin_socket_accept(admin->door);
 
 		if (fd >= 0) {
 			admit(admin, fd);
 			continue;
 		}
-		if (is_shortage(errno)) {
-			pause_accepting(admin, errno);
+		if (is_shortage(-fd)) {
+			pause_accepting(admin, -fd);
 			return;
 		}
-		if (errno != EINTR && errno != ECONNABORTED)
+		if (fd != -EINTR && fd != -ECONNABORTED && fd != -EACCES)
 			return;
 	}
 }
@@ -553,137 +538,36 @@ static void on_resume(evutil_socket_t fd, short events, void *arg)
 	(void)event_add(admin->accept_event, NULL);
 }
 
-/* The socket and its files */
-
-static int take_lock(const char *path, int *ret_fd)
-{
-	char lock_path[sizeof(((struct admin *)NULL)->path) + sizeof(".lock")];
-	int fd, r;
-
-	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
-	fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	if (fd < 0)
-		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		r = errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
-		(void)close(fd);
-		return r;
-	}
-	*ret_fd = fd;
-	return 0;
-}
-
-/* Does anybody accept connections there, perhaps a program that does not know our lock? */
-static bool is_served(const struct sockaddr_un *address)
-{
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool served;
-
-	if (fd < 0)
-		return true;
-	served = connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
-		 errno != ECONNREFUSED;
-	(void)close(fd);
-	return served;
-}
-
-/* Under the lock. */
-static int remove_stale(const struct sockaddr_un *address)
-{
-	struct stat st;
-
-	if (lstat(address->sun_path, &st) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (!S_ISSOCK(st.st_mode))
-		return -ENOTSOCK;
-	if (is_served(address))
-		return -EADDRINUSE;
-	return unlink(address->sun_path) < 0 ? -errno : 0;
-}
-
-/*
- * Nobody can connect before listen(), and by then the mode is right: fchmod() before
- * bind() lets the file be born with no more than it, chmod() undoes a stricter umask.
- */
-static int bind_and_listen(struct admin *admin, const struct sockaddr_un *address)
-{
-	struct stat st;
-
-	if (fchmod(admin->listen_fd, SOCKET_MODE) < 0 ||
-	    bind(admin->listen_fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
-		return -errno;
-	if (lstat(admin->path, &st) < 0)
-		return -errno;
-	admin->socket_dev = st.st_dev;
-	admin->socket_ino = st.st_ino;
-	if (chmod(admin->path, SOCKET_MODE) < 0 || listen(admin->listen_fd, BACKLOG) < 0)
-		return -errno;
-	return 0;
-}
-
-static int open_socket(struct admin *admin)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int r;
-
-	memcpy(address.sun_path, admin->path, sizeof(address.sun_path));
-	r = take_lock(admin->path, &admin->lock_fd);
-	if (r < 0)
-		return r;
-	r = remove_stale(&address);
-	if (r < 0)
-		return r;
-	admin->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (admin->listen_fd < 0)
-		return -errno;
-	return bind_and_listen(admin, &address);
-}
-
-static void remove_own_file(const struct admin *admin)
-{
-	struct stat st;
-
-	if (admin->socket_ino == 0 || lstat(admin->path, &st) < 0)
-		return;
-	if (st.st_dev == admin->socket_dev && st.st_ino == admin->socket_ino)
-		(void)unlink(admin->path);
-}
-
 static int open_events(struct admin *admin)
 {
-	admin->accept_event =
-		event_new(admin->base, admin->listen_fd, EV_READ | EV_PERSIST, on_accept, admin);
+	admin->accept_event = event_new(admin->base, admin_socket_fd(admin->door),
+					EV_READ | EV_PERSIST, on_accept, admin);
 	admin->resume_event = evtimer_new(admin->base, on_resume, admin);
 	if (!admin->accept_event || !admin->resume_event)
 		return -ENOMEM;
 	return event_add(admin->accept_event, NULL) < 0 ? -ENOMEM : 0;
 }
 
-int admin_new(struct event_base *base, const char *path, const struct admin_method *const *tables,
-	      void *context, struct admin **ret_admin)
+int admin_new(struct event_base *base, struct admin_socket *door,
+	      const struct admin_method *const *tables, void *context, struct admin **ret_admin)
 {
-	struct admin *admin;
+	struct admin *admin = calloc(1, sizeof(*admin));
 	int r;
 
-	if (strlen(path) >= sizeof(admin->path))
-		return -ENAMETOOLONG;
-	if (!*path)
-		return -EINVAL;
-	admin = calloc(1, sizeof(*admin));
 	if (!admin)
 		return -ENOMEM;
 	admin->base = base;
 	admin->tables = tables;
 	admin->context = context;
-	admin->lock_fd = -1;
-	admin->listen_fd = -1;
+	admin->door = door;
 	admin->line_timeout = timeval_ms(LINE_TIMEOUT_MS);
+	admin->write_timeout_ms = WRITE_TIMEOUT_MS;
 	LIST_INIT(&admin->connections);
-	memcpy(admin->path, path, strlen(path) + 1);
-	r = open_socket(admin);
+	r = admin_socket_listen(door);
 	if (r == 0)
 		r = open_events(admin);
 	if (r < 0) {
+		admin->door = NULL;
 		admin_free(admin);
 		return r;
 	}
@@ -706,12 +590,7 @@ struct admin *admin_free(struct admin *admin)
 		event_free(admin->accept_event);
 	if (admin->resume_event)
 		event_free(admin->resume_event);
-	remove_own_file(admin);
-	if (admin->listen_fd >= 0)
-		(void)close(admin->listen_fd);
-	/* Last: whoever takes the lock next finds no file of ours. */
-	if (admin->lock_fd >= 0)
-		(void)close(admin->lock_fd);
+	admin->door = admin_socket_free(admin->door);
 	free(admin);
 	return NULL;
 }
@@ -719,4 +598,54 @@ struct admin *admin_free(struct admin *admin)
 void admin_set_line_timeout(struct admin *admin, uint64_t timeout_ms)
 {
 	admin->line_timeout = timeval_ms(timeout_ms);
+}
+
+void admin_set_write_timeout(struct admin *admin, uint64_t timeout_ms)
+{
+	admin->write_timeout_ms = timeout_ms;
+}
+
+/* Following */
+
+void admin_follow(struct admin_request *request, json_t *result)
+{
+	struct admin_connection *connection = request->connection;
+
+	if (connection && !connection->is_following && !connection->is_closing) {
+		connection->is_following = true;
+		connection->admin->follower_count++;
+	}
+	admin_reply(request, result);
+}
+
+bool admin_has_followers(const struct admin *admin)
+{
+	return admin->follower_count > 0;
+}
+
+/* May free the connection. */
+static void tell(struct admin_connection *connection, const char *line)
+{
+	struct evbuffer *output = bufferevent_get_output(connection->bev);
+
+	if (!connection->is_following || connection->is_dead || connection->is_closing)
+		return;
+	if (evbuffer_get_length(output) > FOLLOW_MAX_BYTES)
+		cut(connection);
+	else if (evbuffer_add_printf(output, "%s\n", line) < 0)
+		connection_kill(connection);
+}
+
+void admin_publish(struct admin *admin, json_t *params)
+{
+	json_t *message = json_rpc_notification("event", params);
+	char *line = message ? json_dumps(message, JSON_COMPACT) : NULL;
+	struct admin_connection *connection, *next;
+
+	for (connection = LIST_FIRST(&admin->connections); line && connection; connection = next) {
+		next = LIST_NEXT(connection, entry);
+		tell(connection, line);
+	}
+	free(line);
+	json_decref(message);
 }

@@ -3,12 +3,14 @@
 #define DAEMON_ADMIN_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct event_base;
 struct admin;
 struct admin_request;
+struct admin_socket;
 
 /*
  * JSON-RPC 2.0 over a unix stream socket, one object per line in both directions.
@@ -38,23 +40,21 @@ struct admin_method {
 };
 
 /**
- * admin_new() - listen on a unix socket
+ * admin_new() - let clients connect, and serve them
  * @base: the loop; everything happens on its thread
- * @path: where; a stale socket of a dead daemon is replaced, anything else refused
+ * @door: the socket; the admin object's from now on, if all goes well
  * @tables: tables of methods, each of which ends with a NULL name, and a NULL behind the last;
  *	all of it must outlive the admin object
  * @context: handed to each method
  * @ret_admin: the object
  *
- * The file has mode 0660. Beside it a lock file "@path.lock" is made, which stays.
- * Return: 0, -EADDRINUSE (a live daemon listens there), -ENOTSOCK (the path is
- * something else: left alone), -ENAMETOOLONG, or another negative errno.
+ * Return: 0, what admin_socket_listen() returns, or -ENOMEM.
  */
-int admin_new(struct event_base *base, const char *path, const struct admin_method *const *tables,
-	      void *context, struct admin **ret_admin);
+int admin_new(struct event_base *base, struct admin_socket *door,
+	      const struct admin_method *const *tables, void *context, struct admin **ret_admin);
 
 /**
- * admin_free() - close all connections and the socket, and remove its file if it is still ours
+ * admin_free() - close all connections and the socket
  * @admin: may be NULL
  *
  * Not from within a method. Requests that wait for an answer stay valid: answering them
@@ -67,6 +67,12 @@ struct admin *admin_free(struct admin *admin);
  * @timeout_ms: since its last byte so far; 10 s unless set; counts from the next byte on
  */
 void admin_set_line_timeout(struct admin *admin, uint64_t timeout_ms);
+
+/**
+ * admin_set_write_timeout() - how long a client may not read what there is for it
+ * @timeout_ms: 10 s unless set; of connections that are made from now on
+ */
+void admin_set_write_timeout(struct admin *admin, uint64_t timeout_ms);
 
 /**
  * admin_reply() - answer a request with a result
@@ -82,5 +88,24 @@ void admin_reply(struct admin_request *request, json_t *result);
  * @text: for people
  */
 void admin_fail(struct admin_request *request, int code, const char *text);
+
+/**
+ * admin_follow() - answer a request, and from now on tell its client what admin_publish() says
+ * @request: consumed
+ * @result: consumed, as admin_reply()
+ *
+ * Until the client hangs up. One that does not keep up is cut off: the last line that it gets
+ * is a notification whose params are {"event": "cut", "reason": text}.
+ */
+void admin_follow(struct admin_request *request, json_t *result);
+
+/** admin_has_followers() - is anybody told what admin_publish() says? */
+bool admin_has_followers(const struct admin *admin);
+
+/**
+ * admin_publish() - send a notification of the method "event" to all that follow
+ * @params: an object; consumed; NULL is allowed: nothing is sent
+ */
+void admin_publish(struct admin *admin, json_t *params);
 
 #endif

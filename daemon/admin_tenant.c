@@ -38,10 +38,21 @@ static json_t *show_denials(const struct tenant *tenant)
 	return denied;
 }
 
+/* What is to be said first about a tenant. */
+static const char *state_of(const struct tenant *tenant)
+{
+	if (!tenant->configured)
+		return "removed";
+	if (penalty_is_banned(tenant))
+		return "banned";
+	return tenant_is_over_quota(tenant) ? "over quota" : "ok";
+}
+
 static json_t *show_state(const struct server *server, const struct tenant *tenant)
 {
-	return json_pack("{s:b,s:b,s:b,s:I,s:I,s:I,s:I,s:o,s:o}", "configured", tenant->configured,
-			 "saved", roster_is_saved(server, tenant->name), "over_quota",
+	return json_pack("{s:s,s:b,s:b,s:b,s:I,s:I,s:I,s:I,s:o,s:o}", "state", state_of(tenant),
+			 "configured", tenant->configured, "saved",
+			 roster_is_saved(server, tenant->name), "over_quota",
 			 tenant_is_over_quota(tenant), "key_count", NUMBER(tenant->key_count),
 			 "sessions", NUMBER(tenant->charged[TENANT_SESSIONS]), "strikes",
 			 NUMBER(penalty_strikes(server, tenant)), "ban_left_ms",

@@ -57,6 +57,25 @@ static const struct {
 #undef X
 };
 
+const char *audit_event_name(enum audit_event event)
+{
+	return event < AUDIT_EVENTS ? audit_events[event].name : "unknown";
+}
+
+bool audit_event_has_duration(enum audit_event event)
+{
+	return event < AUDIT_EVENTS && audit_events[event].has_duration;
+}
+
+const char *audit_rights(uint32_t rights, char *buf)
+{
+	buf[0] = (rights & MESSAGE_RIGHT_READ) != 0 ? 'r' : '-';
+	buf[1] = (rights & MESSAGE_RIGHT_WRITE) != 0 ? 'w' : '-';
+	buf[2] = (rights & MESSAGE_RIGHT_ATOMIC) != 0 ? 'a' : '-';
+	buf[3] = '\0';
+	return buf;
+}
+
 /* Return: a descriptor or a negative errno. */
 static int audit_open(const char *path)
 {
@@ -275,11 +294,11 @@ static size_t audit_append_number(char *text, size_t used, const char *field, bo
 
 static size_t audit_append_rights(char *text, size_t used, uint32_t rights)
 {
+	char shown[AUDIT_RIGHTS_MAX];
+
 	if (rights == 0)
 		return audit_append(text, used, " rights=-");
-	return audit_append(text, used, " rights=%c%c%c", rights & MESSAGE_RIGHT_READ ? 'r' : '-',
-			    rights & MESSAGE_RIGHT_WRITE ? 'w' : '-',
-			    rights & MESSAGE_RIGHT_ATOMIC ? 'a' : '-');
+	return audit_append(text, used, " rights=%s", audit_rights(rights, shown));
 }
 
 static void audit_format(const struct audit_record *record, char text[AUDIT_LINE_MAX])

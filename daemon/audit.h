@@ -70,6 +70,15 @@ struct audit_record {
 	const char *peer; /* address and port; of an admin action: who */
 };
 
+#define AUDIT_RIGHTS_MAX 4 /* bytes of a text about rights */
+
+/** audit_rights() - "rw-"; @buf: AUDIT_RIGHTS_MAX bytes; Return: @buf */
+const char *audit_rights(uint32_t rights, char *buf);
+
+/** audit_event_name() - "session-opened" and so on; audit_event_has_duration() - has it one? */
+const char *audit_event_name(enum audit_event event);
+bool audit_event_has_duration(enum audit_event event);
+
 struct audit_counts {
 	uint64_t written; /* lines of events that the sink took, ever */
 	uint64_t suppressed;

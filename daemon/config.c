@@ -7,6 +7,8 @@
 #include "daemon/config.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,15 +16,30 @@
 
 #include "common/units.h"
 #include "daemon/json_file.h"
+#include "daemon/mapping.h"
 #include "daemon/strikes.h"
 
 #define FILE_MAX "1MiB"
+#define NODE_ANY "any"
+#define NODE_MAX 1023
 
 static const char *const isolation_names[] = {
 	[CONFIG_ISOLATION_AUTO] = "auto",
 	[CONFIG_ISOLATION_WINDOWS] = "windows",
 	[CONFIG_ISOLATION_UNVERIFIED] = "unverified",
 	NULL,
+};
+
+static const char *const hugepages_names[] = {
+	[MAPPING_PAGES_NONE] = "none",
+	[MAPPING_PAGES_2MIB] = "2MiB",
+	[MAPPING_PAGES_1GIB] = "1GiB",
+	NULL,
+};
+
+static const char *const mtu_names[] = {
+	[CONFIG_MTU_ANY] = "any",   [CONFIG_MTU_512] = "512",	[CONFIG_MTU_1024] = "1024",
+	[CONFIG_MTU_2048] = "2048", [CONFIG_MTU_4096] = "4096", NULL,
 };
 
 static const char *const log_level_names[] = {
@@ -48,6 +65,16 @@ static bool is_endpoint(const char *item)
 	if (strspn(colon + 1, "0123456789") != strlen(colon + 1))
 		return false;
 	return units_parse_size(colon + 1, &port) == 0 && port >= 1 && port <= 65535;
+}
+
+static bool is_node(const char *item)
+{
+	uint64_t node;
+
+	if (strcmp(item, NODE_ANY) == 0)
+		return true;
+	return strspn(item, "0123456789") == strlen(item) && units_parse_size(item, &node) == 0 &&
+	       node <= NODE_MAX;
 }
 
 #define FIELD(name) offsetof(struct config, name)
@@ -88,6 +115,23 @@ static const struct schema_key keys[] = {
 	 .multiple = "4KiB",
 	 .needs_restart = true,
 	 .help = "memory to lend; all of it is locked at start"},
+	{.name = "hugepages",
+	 .type = SCHEMA_ENUM,
+	 .offset = FIELD(hugepages),
+	 .default_text = "none",
+	 .names = hugepages_names,
+	 .needs_restart = true,
+	 .help = "pages that the pool consists of; huge ones must have been set aside before"},
+	{.name = "numa_node",
+	 .type = SCHEMA_STRING,
+	 .offset = FIELD(numa_node),
+	 .default_text = NODE_ANY,
+	 .min = "1",
+	 .max = "4",
+	 .is_valid = is_node,
+	 .form = "\"any\" or a number up to \"1023\"",
+	 .needs_restart = true,
+	 .help = "NUMA node that the pool's memory is taken from; best the one of the device"},
 	{.name = "admin_socket",
 	 .type = SCHEMA_STRING,
 	 .offset = FIELD(admin_socket),
@@ -96,6 +140,14 @@ static const struct schema_key keys[] = {
 	 .max = "107",
 	 .needs_restart = true,
 	 .help = "unix socket for mempoolctl"},
+	{.name = "admin_group",
+	 .type = SCHEMA_STRING,
+	 .offset = FIELD(admin_group),
+	 .default_text = "",
+	 .min = "0",
+	 .max = "255",
+	 .needs_restart = true,
+	 .help = "group whose members may use mempoolctl; empty: the daemon's own"},
 	{.name = "ttl_default",
 	 .type = SCHEMA_DURATION,
 	 .offset = FIELD(ttl_default_ms),
@@ -195,6 +247,32 @@ static const struct schema_key keys[] = {
 	 .max = "65535",
 	 .needs_restart = true,
 	 .help = "connection requests that may wait to be accepted"},
+	{.name = "traffic_class",
+	 .type = SCHEMA_UINT,
+	 .offset = FIELD(traffic_class),
+	 .default_text = "0",
+	 .min = "0",
+	 .max = "255",
+	 .needs_restart = true,
+	 .help = "traffic class (RoCE: the octet with DSCP and ECN) of what the daemon sends; 0: "
+		 "as the client says"},
+	{.name = "ack_timeout",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(ack_timeout_ms),
+	 .default_text = "0",
+	 .min = "0",
+	 .max = "10s",
+	 .needs_restart = true,
+	 .help = "how long the daemon waits for an acknowledgement before it sends again, rounded "
+		 "up to what devices can; 0: as the client says"},
+	{.name = "path_mtu_min",
+	 .type = SCHEMA_ENUM,
+	 .offset = FIELD(path_mtu_min),
+	 .default_text = "any",
+	 .names = mtu_names,
+	 .needs_restart = true,
+	 .help = "connections with a smaller path MTU, which the client's end decides, are "
+		 "refused"},
 	{.name = "handshake_timeout",
 	 .type = SCHEMA_DURATION,
 	 .offset = FIELD(handshake_timeout_ms),
@@ -360,6 +438,14 @@ static const struct schema_key keys[] = {
 	 .min = "0",
 	 .max = "1d",
 	 .help = "how long the leases of a lost session wait for its tenant to come back"},
+	{.name = "stop_drain",
+	 .type = SCHEMA_DURATION,
+	 .offset = FIELD(stop_drain_ms),
+	 .default_text = "100ms",
+	 .min = "0",
+	 .max = "1d",
+	 .help = "how long leases last when the daemon is told to stop; a second signal ends them "
+		 "at once"},
 	{.name = "audit_log",
 	 .type = SCHEMA_STRING,
 	 .offset = FIELD(audit_log),
@@ -395,8 +481,24 @@ static const struct schema_table table = {
 
 static_assert(STRIKES_CAP == 64, "the table's max of strikes_max must say the same");
 static_assert(CONFIG_LISTEN_MAX == 8, "the schema's max of listen must say the same");
+static_assert(CONFIG_NODE_TEXT == 4 + 1, "the schema's max of numa_node must say the same");
 static_assert(CONFIG_STRING_MAX == 256, "the schema's max of device must say the same");
 static_assert(TENANT_SETTINGS_MAX == 4096, "the schema's max of tenants must say the same");
+
+static int check_pages(const struct schema_context *context, const struct config *config)
+{
+	uint64_t page_bytes = mapping_page_bytes((enum mapping_pages)config->hugepages);
+	char page[UNITS_TEXT_MAX];
+
+	if (config->pool_size_bytes % page_bytes == 0)
+		return 0;
+	return schema_fail(context, "pool_size",
+			   "%" PRIu64
+			   "B is not a whole number of pages; allowed with hugepages %s: "
+			   "multiples of %s",
+			   config->pool_size_bytes, config_hugepages_name(config->hugepages),
+			   units_format_size(page_bytes, page));
+}
 
 /* Rules that tie several keys together. */
 static int check_together(const struct schema_context *context, const struct config *config)
@@ -408,6 +510,8 @@ static int check_together(const struct schema_context *context, const struct con
 				   "%s is longer than ttl_max; allowed: at most ttl_max, %s",
 				   units_format_duration(config->ttl_default_ms, ttl_default),
 				   units_format_duration(config->ttl_max_ms, ttl_max));
+	if (check_pages(context, config) < 0)
+		return -EINVAL;
 	return tenant_settings_check(config->tenants, config->tenant_count, context);
 }
 
@@ -460,9 +564,37 @@ void config_defaults(struct config *ret_config)
 	schema_defaults(&table, ret_config);
 }
 
+const struct schema_table *config_schema(void)
+{
+	return &table;
+}
+
 void config_print_schema(FILE *out)
 {
 	schema_print(&table, out);
+}
+
+int config_numa_node(const struct config *config)
+{
+	if (strcmp(config->numa_node, NODE_ANY) == 0)
+		return MAPPING_ANY_NODE;
+	return (int)strtol(config->numa_node, NULL, 10);
+}
+
+enum ibv_mtu config_mtu(const struct config *config)
+{
+	return (enum ibv_mtu)(IBV_MTU_256 + (config->path_mtu_min - CONFIG_MTU_ANY));
+}
+
+const char *config_hugepages_name(int hugepages)
+{
+	switch (hugepages) {
+	case MAPPING_PAGES_NONE:
+	case MAPPING_PAGES_2MIB:
+	case MAPPING_PAGES_1GIB:
+		return hugepages_names[hugepages];
+	}
+	return "unknown";
 }
 
 const char *config_isolation_name(int isolation)

@@ -2,6 +2,7 @@
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
 
+#include <infiniband/verbs.h>
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,12 +14,21 @@
 
 #define CONFIG_LISTEN_MAX 8
 #define CONFIG_STRING_MAX 256
+#define CONFIG_NODE_TEXT  5
 #define CONFIG_ERROR_MAX  SCHEMA_ERROR_MAX
 
 enum config_isolation {
 	CONFIG_ISOLATION_AUTO,
 	CONFIG_ISOLATION_WINDOWS,
 	CONFIG_ISOLATION_UNVERIFIED,
+};
+
+enum config_mtu {
+	CONFIG_MTU_ANY,
+	CONFIG_MTU_512,
+	CONFIG_MTU_1024,
+	CONFIG_MTU_2048,
+	CONFIG_MTU_4096,
 };
 
 /* One value per key of the schema table in config.c, which has units, ranges and defaults. */
@@ -28,7 +38,10 @@ struct config {
 	char listen[CONFIG_LISTEN_MAX][CONFIG_STRING_MAX]; /* "host:port", "[v6]:port" */
 	size_t listen_count;
 	uint64_t pool_size_bytes;
+	int hugepages;			  /* enum mapping_pages: of the pool */
+	char numa_node[CONFIG_NODE_TEXT]; /* "any" or a number, of the pool's memory */
 	char admin_socket[CONFIG_STRING_MAX];
+	char admin_group[CONFIG_STRING_MAX]; /* "" = the daemon's own */
 	uint64_t ttl_default_ms;
 	uint64_t ttl_max_ms;
 	int isolation; /* enum config_isolation */
@@ -42,6 +55,9 @@ struct config {
 	uint64_t lane_send_queue;  /* binds and invalidates in flight per lane */
 	uint64_t read_depth;	   /* outstanding reads and atomics per lane, at most */
 	uint64_t backlog;
+	uint64_t traffic_class;	 /* of what the daemon sends; 0 = as the client's request says */
+	uint64_t ack_timeout_ms; /* 0 = as the client's request says */
+	int path_mtu_min;	 /* enum config_mtu */
 	uint64_t handshake_timeout_ms;
 	uint64_t lane_offer_ms;		/* how long an offer is good */
 	uint64_t lane_sweep_ms;		/* every lane's state is looked at within this time */
@@ -65,6 +81,7 @@ struct config {
 	uint64_t strike_decay_ms;    /* after which one strike is forgotten */
 	uint64_t heartbeat_ms;	     /* 0 = none */
 	uint64_t orphan_grace_ms;    /* 0 = leases end with their session */
+	uint64_t stop_drain_ms; /* that leases have when the daemon is told to stop; 0 = none */
 	char audit_log[CONFIG_STRING_MAX]; /* a file; "" = with the log */
 	int log_level;			   /* enum log_level */
 	struct tenant_settings *tenants;   /* owned; no name and no key is there twice */
@@ -99,10 +116,22 @@ void config_free(struct config *config);
  */
 void config_defaults(struct config *ret_config);
 
+/** config_schema() - the table of the keys; static */
+const struct schema_table *config_schema(void);
+
 /**
  * config_print_schema() - a table of all keys: type, default, what is allowed, help
  */
 void config_print_schema(FILE *out);
+
+/** config_numa_node() - the node that the pool's memory is to be on, or MAPPING_ANY_NODE */
+int config_numa_node(const struct config *config);
+
+/** config_mtu() - the least path MTU of a connection */
+enum ibv_mtu config_mtu(const struct config *config);
+
+/** config_hugepages_name() - "none", "2MiB", "1GiB" */
+const char *config_hugepages_name(int hugepages);
 
 /**
  * config_isolation_name() - "auto", "windows", "unverified"

@@ -23,8 +23,9 @@
 #include "common/clock.h"
 #include "common/endpoint.h"
 #include "common/log.h"
+#include "daemon/service.h"
 
-#define DEVICE_POLL_MS	   250
+#define DEVICE_ALLOW_MS	   30000 /* for the service manager, after each look */
 #define DEVICE_LANE_CQ_MAX 65536u
 
 static bool device_is_there(const char *name)
@@ -64,15 +65,21 @@ static struct ibv_context *device_choose(struct ibv_context **list, const char *
 	return NULL;
 }
 
-int device_find(struct device *device, const char *name, struct ibv_context *preferred,
-		uint64_t wait_ms, char *error)
+void device_wait(const char *name, uint64_t until_ns)
 {
-	uint64_t until_ns = clock_add_ms(clock_now_ns(), wait_ms);
+	if (device_is_there(name) || clock_now_ns() >= until_ns)
+		return;
+	log_info("waiting for an RDMA device device=%s", name[0] != '\0' ? name : "any");
+	while (!device_is_there(name) && clock_now_ns() < until_ns) {
+		service_stage("waiting for the RDMA device", DEVICE_ALLOW_MS);
+		(void)poll(NULL, 0, DEVICE_POLL_MS);
+	}
+}
+
+int device_find(struct device *device, const char *name, struct ibv_context *preferred, char *error)
+{
 	int count = 0;
 
-	/* librdmacm takes its list of devices once, so it is not asked before there is one. */
-	while (!device_is_there(name) && clock_now_ns() < until_ns)
-		(void)poll(NULL, 0, DEVICE_POLL_MS);
 	device->list = rdma_get_devices(&count);
 	if (device->list != NULL)
 		device->context = device_choose(device->list, name, preferred);
@@ -209,11 +216,17 @@ fail:
 	return r;
 }
 
+/*
+ * Not IBV_ACCESS_HUGETLB: it is for memory that is paged on demand, which this is not, and a
+ * device that does not know it refuses. How large the pages are is seen from the memory itself.
+ */
 int device_register_pool(struct device *device, const struct pool *pool, char *error)
 {
-	int r = verbs_reg_mr(device->pd, pool->memory, pool->len_bytes, DEVICE_POOL_ACCESS,
-			     &device->pool_mr);
+	int r;
 
+	service_stage("registering the pool with the device", service_bytes_ms(pool->len_bytes));
+	r = verbs_reg_mr(device->pd, pool->memory, pool->len_bytes, DEVICE_POOL_ACCESS,
+			 &device->pool_mr);
 	if (r < 0)
 		snprintf(
 			error, DEVICE_ERROR_MAX,

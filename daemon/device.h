@@ -36,17 +36,27 @@ struct device {
 	struct ibv_mr *control_mr;
 };
 
+#define DEVICE_POLL_MS 250 /* how often what is not there yet is looked for */
+
+/**
+ * device_wait() - wait until a device is there, or a time is over
+ * @name: "": any
+ *
+ * Blocks. To be called before librdmacm is asked for anything, which may take its list of
+ * devices only once.
+ */
+void device_wait(const char *name, uint64_t until_ns);
+
 /**
  * device_find() - the device to serve on
  * @name: "" = @preferred if given, else the first that has Type 2B windows
  * @preferred: a context that a listen address is bound to, or NULL
- * @wait_ms: how long to wait for it to appear
  * @error: DEVICE_ERROR_MAX bytes, one line
  *
- * Blocks. Return: 0, -ENODEV.
+ * Return: 0, -ENODEV.
  */
 int device_find(struct device *device, const char *name, struct ibv_context *preferred,
-		uint64_t wait_ms, char *error);
+		char *error);
 
 /**
  * device_open() - PD, completion queues, control buffers

@@ -18,7 +18,7 @@
 #include "common/checked.h"
 #include "daemon/tree.h"
 
-#define EXTENT_STATES 4
+#define EXTENT_STATES 5
 
 struct extent {
 	struct tree_node free_node; /* in the map's tree while free */
@@ -258,6 +258,46 @@ int extent_cut(struct extent_map *map, struct extent *extent, uint64_t len_bytes
 	return 0;
 }
 
+/* Retire [begin, end) of a free extent, which it overlaps. Return: the last of the pieces. */
+static struct extent *retire_part(struct extent_map *map, struct extent *extent, uint64_t begin,
+				  uint64_t end)
+{
+	struct extent *bad = begin > extent->offset_bytes ? calloc(1, sizeof(*bad)) : NULL;
+	struct extent *rest =
+		end < extent->offset_bytes + extent->len_bytes ? calloc(1, sizeof(*rest)) : NULL;
+
+	tree_remove(&map->free_tree, &extent->free_node);
+	if (rest != NULL) {
+		split(extent, end - extent->offset_bytes, rest);
+		tree_insert(&map->free_tree, &rest->free_node);
+	}
+	if (bad != NULL) {
+		split(extent, begin - extent->offset_bytes, bad);
+		tree_insert(&map->free_tree, &extent->free_node);
+		extent = bad;
+	}
+	move_state(map, extent, EXTENT_RETIRED);
+	return rest != NULL ? rest : extent;
+}
+
+uint64_t extent_retire(struct extent_map *map, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	uint64_t before_bytes = map->state_bytes[EXTENT_RETIRED];
+	uint64_t begin = offset_bytes & ~(map->page_bytes - 1);
+	uint64_t end;
+
+	if (!checked_add(offset_bytes, len_bytes, &end) ||
+	    !checked_round_up(end, map->page_bytes, &end))
+		end = map->size_bytes;
+	for (struct extent *extent = map->first; extent != NULL; extent = extent->next) {
+		if (extent->offset_bytes >= end)
+			break;
+		if (is_free(extent) && extent->offset_bytes + extent->len_bytes > begin)
+			extent = retire_part(map, extent, begin, end);
+	}
+	return map->state_bytes[EXTENT_RETIRED] - before_bytes;
+}
+
 uint64_t extent_offset_bytes(const struct extent *extent)
 {
 	return extent->offset_bytes;
@@ -281,6 +321,7 @@ void extent_map_totals(const struct extent_map *map, struct extent_totals *ret_t
 		.free_bytes = map->state_bytes[EXTENT_FREE],
 		.leased_bytes = map->state_bytes[EXTENT_LEASED],
 		.dirty_bytes = map->state_bytes[EXTENT_DIRTY] + map->state_bytes[EXTENT_SCRUBBING],
+		.retired_bytes = map->state_bytes[EXTENT_RETIRED],
 		.largest_free_bytes = largest == NULL ? 0 : extent_of(largest)->len_bytes,
 	};
 }
@@ -293,7 +334,10 @@ int extent_map_could_fit(const struct extent_map *map, uint64_t len_bytes)
 		return false;
 	/* Runs are whole pages, so the unrounded length gives the same answer. */
 	for (const struct extent *extent = map->first; extent != NULL; extent = extent->next) {
-		run_bytes = extent->state == EXTENT_LEASED ? 0 : run_bytes + extent->len_bytes;
+		if (extent->state == EXTENT_LEASED || extent->state == EXTENT_RETIRED)
+			run_bytes = 0;
+		else
+			run_bytes += extent->len_bytes;
 		if (run_bytes >= len_bytes)
 			return true;
 	}

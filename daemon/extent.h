@@ -17,6 +17,7 @@ enum extent_state {
 	EXTENT_LEASED,	  /* lent, or still reachable by a device */
 	EXTENT_DIRTY,	  /* behind the fence, not yet zeroed */
 	EXTENT_SCRUBBING, /* a worker is zeroing it */
+	EXTENT_RETIRED,	  /* damaged: never lent again */
 };
 
 /* A range taken by extent_take(): owned by the map, valid until extent_clean(). */
@@ -26,6 +27,7 @@ struct extent_totals {
 	uint64_t free_bytes;
 	uint64_t leased_bytes;
 	uint64_t dirty_bytes; /* dirty and being scrubbed */
+	uint64_t retired_bytes;
 	uint64_t largest_free_bytes;
 };
 
@@ -90,6 +92,15 @@ int extent_grow(struct extent_map *map, struct extent *extent, uint64_t len_byte
  */
 int extent_cut(struct extent_map *map, struct extent *extent, uint64_t len_bytes,
 	       struct extent **ret_tail);
+
+/**
+ * extent_retire() - take what is free of a range out of use for ever
+ * @offset_bytes, @len_bytes: rounded outwards to whole pages; what lies outside the pool is ignored
+ *
+ * What of it is not free now is left as it is. O(n). Without memory for the bookkeeping more is
+ * retired than was asked for, all of a free range at worst. Return: bytes retired.
+ */
+uint64_t extent_retire(struct extent_map *map, uint64_t offset_bytes, uint64_t len_bytes);
 
 uint64_t extent_offset_bytes(const struct extent *extent);
 uint64_t extent_len_bytes(const struct extent *extent); /* whole pages */

@@ -23,6 +23,7 @@
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/verbs.h"
+#include "daemon/accept.h"
 #include "daemon/penalty.h"
 #include "daemon/server.h"
 #include "proto/error.h"
@@ -32,6 +33,8 @@
 #define LANE_POLL_ROUNDS      16
 #define LANE_REAP_WAIT_MIN_MS 100u
 #define LANE_REAP_WAIT_MAX_MS 10000u
+
+static struct log_limit lane_accept_limit;
 
 #define GO(state) (1u << LANE_##state)
 
@@ -245,7 +248,7 @@ static int lane_accept_connection(struct lane *lane, struct rdma_cm_id *id,
 		.rnr_retry_count = 6,
 	};
 
-	return rdma_accept(id, &param) == 0 ? 0 : -errno;
+	return accept_connection(id, &param, &lane->server->config);
 }
 
 int lane_accept(struct lane *lane, struct rdma_cm_id *id, const struct rdma_conn_param *request)
@@ -281,8 +284,9 @@ err_destroy_qp:
 	lane->route = 0;
 err_unreserve:
 	verbs_cq_unreserve(&server->device.lane_cq, entries);
-	log_warn("lane not accepted session=0x%" PRIx64 " lane=%u error=\"%s\"", lane->session->id,
-		 lane->number, strerror(-r));
+	log_limited(LOG_LEVEL_WARN, &lane_accept_limit,
+		    "lane not accepted session=0x%" PRIx64 " lane=%u error=\"%s\"",
+		    lane->session->id, lane->number, strerror(-r));
 	return ERROR_INTERNAL;
 }
 

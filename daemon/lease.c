@@ -31,6 +31,9 @@
 #include "daemon/session.h"
 #include "proto/error.h"
 
+static struct log_limit lease_granted_limit = {.lines_per_s = LOG_TENANTS_PER_S};
+static struct log_limit lease_ends_limit = {.lines_per_s = LOG_TENANTS_PER_S};
+
 #define GO(state) (1u << LEASE_##state)
 
 static const uint32_t lease_next[LEASE_STATES] = {
@@ -178,6 +181,7 @@ static void lease_init(struct lease *lease, struct session *session, struct acqu
 	LIST_INIT(&lease->attachments);
 	TAILQ_INSERT_TAIL(&server->leases, lease, server_link);
 	server->lease_count++;
+	drain_lease_made(&server->drain);
 	lease_join_session(lease, session);
 	lease->acquire = acquire;
 	acquire->holds++;
@@ -219,6 +223,14 @@ static void lease_uncharge(struct lease *lease)
 	lease->charged_windows = 0;
 }
 
+/* Nobody waits for it any more. */
+static void lease_note_fenced(struct lease *lease)
+{
+	if (!lease->fenced)
+		drain_lease_fenced(&lease->server->drain);
+	lease->fenced = true;
+}
+
 void lease_quarantine(struct lease *lease)
 {
 	struct attachment *attachment;
@@ -226,6 +238,7 @@ void lease_quarantine(struct lease *lease)
 
 	lease_uncharge(lease);
 	lease->quarantined = true;
+	lease_note_fenced(lease);
 	/* What waits for the fence of the stuck windows is answered, since that may take for ever. */
 	if (lease->state == LEASE_REBINDING || lease->state == LEASE_BINDING) {
 		lease_end(lease, ERROR_LANE);
@@ -251,7 +264,9 @@ static void lease_free(struct lease *lease)
 	assert(!deadline_is_set(&lease->orphan_deadline));
 	deadline_clear(server->deadlines, &lease->deadline);
 	route_remove(&server->lease_routes, lease->route);
+	lease_note_fenced(lease);
 	revocation_lease_gone(server, lease);
+	drain_lease_gone(&server->drain, lease);
 	TAILQ_REMOVE(&server->leases, lease, server_link);
 	server->lease_count--;
 	if (lease->session != NULL)
@@ -557,9 +572,10 @@ void lease_bound(struct lease *lease, struct attachment *attachment)
 	lease->generation++;
 	if (lease->state == LEASE_BINDING) {
 		lease->server->counters.leases_granted++;
-		log_info("lease granted id=0x%" PRIx64 " tenant=%s bytes=%" PRIu64
-			 " ttl_ms=%" PRIu64,
-			 lease->id, lease->tenant->name, lease->len_bytes, lease->ttl_ms);
+		log_limited(LOG_LEVEL_INFO, &lease_granted_limit,
+			    "lease granted id=0x%" PRIx64 " tenant=%s bytes=%" PRIu64
+			    " ttl_ms=%" PRIu64,
+			    lease->id, lease->tenant->name, lease->len_bytes, lease->ttl_ms);
 		lease_set_state(lease, LEASE_ACTIVE);
 		lease_audit(lease, AUDIT_LEASE_GRANTED, NULL, lease->ttl_ms);
 		acquire_lease_bound(lease->acquire);
@@ -571,8 +587,11 @@ void lease_bound(struct lease *lease, struct attachment *attachment)
 	attachment->request_id = 0;
 }
 
-int lease_renew(struct lease *lease, uint64_t ttl_ms)
+int lease_renew(struct lease *lease, uint64_t ttl_ms, uint64_t *ret_ttl_ms)
 {
+	uint64_t limit_ns = drain_limit_ns(&lease->server->drain);
+	uint64_t now_ns = clock_now_ns();
+	uint64_t until_ns = clock_add_ms(now_ns, ttl_ms);
 	int code;
 
 	if (ttl_ms == 0)
@@ -586,11 +605,17 @@ int lease_renew(struct lease *lease, uint64_t ttl_ms)
 		return ERROR_REVOKED;
 	if (!lease->granted)
 		return ERROR_BUSY;
-	if (deadline_set(lease->server->deadlines, &lease->deadline,
-			 clock_add_ms(clock_now_ns(), ttl_ms)) < 0)
+	if (limit_ns <= now_ns)
+		return ERROR_DRAINED;
+	if (until_ns > limit_ns) {
+		until_ns = limit_ns;
+		ttl_ms = clock_left_ms(limit_ns, now_ns);
+	}
+	if (deadline_set(lease->server->deadlines, &lease->deadline, until_ns) < 0)
 		return ERROR_INTERNAL;
 	lease->ttl_ms = ttl_ms;
 	lease_audit(lease, AUDIT_LEASE_RENEWED, NULL, ttl_ms);
+	*ret_ttl_ms = ttl_ms;
 	return 0;
 }
 
@@ -615,6 +640,7 @@ static void lease_fenced(struct lease *lease)
 	struct server *server = lease->server;
 
 	server->counters.leases_ended++;
+	lease_note_fenced(lease);
 	histogram_add(&server->revocation_us, (clock_now_ns() - lease->decided_ns) / 1000);
 	if (lease->revocation != NULL)
 		revocation_fenced(lease->revocation, lease);
@@ -683,8 +709,9 @@ bool lease_end(struct lease *lease, int reason)
 	lease->decided_ns = clock_now_ns();
 	deadline_clear(lease->server->deadlines, &lease->deadline);
 	deadline_clear(lease->server->deadlines, &lease->orphan_deadline);
-	log_info("lease ends id=0x%" PRIx64 " tenant=%s reason=%s", lease->id, lease->tenant->name,
-		 error_name(reason));
+	log_limited(LOG_LEVEL_INFO, &lease_ends_limit,
+		    "lease ends id=0x%" PRIx64 " tenant=%s reason=%s", lease->id,
+		    lease->tenant->name, error_name(reason));
 	if (lease->granted)
 		lease_audit(lease, AUDIT_LEASE_ENDED, error_name(reason),
 			    (lease->decided_ns - lease->granted_ns) / CLOCK_NS_PER_MS);
@@ -767,8 +794,12 @@ static void lease_on_deadline(struct deadline *deadline, void *context)
 	(void)deadline;
 	if (lease->revoking)
 		lease_end(lease, ERROR_REVOKED);
+	else if (lease->state == LEASE_WAITING)
+		lease_end(lease, ERROR_TIMEOUT);
+	else if (clock_now_ns() >= drain_limit_ns(&lease->server->drain))
+		lease_end(lease, ERROR_DRAINED);
 	else
-		lease_end(lease, lease->state == LEASE_WAITING ? ERROR_TIMEOUT : ERROR_EXPIRED);
+		lease_end(lease, ERROR_EXPIRED);
 }
 
 /* Attachments and lanes report. */

@@ -65,6 +65,7 @@ struct lease {
 	struct release *release; /* that is answered when it is fenced, or NULL */
 	struct modify *modify;	 /* change that is under way, or NULL */
 	bool granted;		 /* the owner knows of it */
+	bool fenced;		 /* or in quarantine: a drain does not wait for it */
 	uint64_t granted_ns;
 	bool revoking;		       /* the deadline is that of a revocation */
 	bool quarantined;	       /* a window is stuck: nothing is charged any more */
@@ -113,8 +114,13 @@ void lease_grant(struct lease *lease, struct session *session, uint64_t request_
 /** lease_grant_all() - the same for every lane that the lease is bound on */
 void lease_grant_all(struct lease *lease, uint64_t request_id);
 
-/** lease_renew() - let it last @ttl_ms from now; Return: 0 or an error code */
-int lease_renew(struct lease *lease, uint64_t ttl_ms);
+/**
+ * lease_renew() - let it last @ttl_ms from now, or until the deadline of a drain
+ * @ret_ttl_ms: how long it lasts
+ *
+ * Return: 0 or an error code.
+ */
+int lease_renew(struct lease *lease, uint64_t ttl_ms, uint64_t *ret_ttl_ms);
 
 /**
  * lease_end() - end a lease, once

@@ -26,6 +26,7 @@
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/verbs.h"
+#include "daemon/accept.h"
 #include "daemon/loop.h"
 #include "daemon/server.h"
 #include "proto/error.h"
@@ -85,7 +86,8 @@ static bool listener_has_device(const struct rdma_cm_id *id, const struct sockad
 					      : v4->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-static int listener_bind_one(struct listener *listener, const char *name, char *error)
+static int listener_bind_one(struct listener *listener, const struct config *config,
+			     const char *name, char *error)
 {
 	struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
 	char host[CONFIG_STRING_MAX];
@@ -111,7 +113,7 @@ static int listener_bind_one(struct listener *listener, const char *name, char *
 			 strerror(-r));
 		goto out_free;
 	}
-	r = rdma_bind_addr(id, found->ai_addr) != 0 ? -errno : 0;
+	r = rdma_bind_addr(id, found->ai_addr) != 0 ? -errno : accept_prepare(id, config);
 	if (r == 0 && !listener_has_device(id, found->ai_addr))
 		r = -ENODEV;
 	if (r < 0) {
@@ -145,7 +147,7 @@ int listener_bind(struct listener *listener, const struct config *config, char *
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < config->listen_count; i++) {
-		r = listener_bind_one(listener, config->listen[i], error);
+		r = listener_bind_one(listener, config, config->listen[i], error);
 		if (r < 0)
 			return r;
 	}
@@ -273,10 +275,15 @@ static int listener_take_lane(struct server *server, struct rdma_cm_id *id,
 static int listener_take(struct server *server, struct rdma_cm_id *id,
 			 const struct rdma_conn_param *param, const struct private_data *data)
 {
-	if (server->stopping)
+	int code;
+
+	if (drain_is_stopping(&server->drain))
 		return ERROR_DRAINING;
 	if (id->verbs != server->device.context)
 		return ERROR_DEVICE;
+	code = accept_check(id, &server->config);
+	if (code != 0)
+		return code;
 	if (data->kind == PRIVATE_DATA_LANE)
 		return listener_take_lane(server, id, param, data);
 	if (data->kind != PRIVATE_DATA_CONTROL)

@@ -8,6 +8,7 @@
 
 #include "common/log.h"
 #include "daemon/config.h"
+#include "daemon/journal.h"
 #include "daemon/server.h"
 
 static const char main_usage[] =
@@ -21,7 +22,8 @@ static const char main_usage[] =
 	"  --version        print the version\n"
 	"\n"
 	"Exit status: 0 stopped as told, 1 could not start, 2 options or configuration,\n"
-	"74 the device was lost, 75 something was left to the kernel at stop.\n";
+	"3 another daemon has the admin socket, 74 the device was lost, 75 something was left\n"
+	"to the kernel at stop, 76 the daemon's own memory was damaged.\n";
 
 enum {
 	MAIN_OPTION_CONFIG = 'c',
@@ -82,6 +84,7 @@ int main(int argc, char **argv)
 		config_free(&config);
 		return SERVER_EXIT_OK;
 	}
+	(void)journal_open();
 	log_set_level((enum log_level)config.log_level);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);

@@ -259,6 +259,8 @@ int modify_begin(struct lease *lease, uint64_t request_id, const struct message_
 		lease_grant_all(lease, request_id);
 		return 0;
 	}
+	if (request->len_bytes > lease->len_bytes && !drain_is_serving(&lease->server->drain))
+		return ERROR_DRAINING;
 	if (same_rights && request->len_bytes > lease->len_bytes &&
 	    !modify_fits_windows(lease, request->len_bytes))
 		return ERROR_WINDOWS_MAX;

@@ -18,6 +18,8 @@
 #include "daemon/server.h"
 #include "proto/error.h"
 
+static struct log_limit orphan_limit = {.lines_per_s = LOG_TENANTS_PER_S};
+
 void orphan_on_deadline(struct deadline *deadline, void *context)
 {
 	struct lease *lease = context;
@@ -31,7 +33,8 @@ bool orphan_keep(struct lease *lease, uint64_t lost_ns)
 	struct server *server = lease->server;
 	uint64_t grace_ms = server->config.orphan_grace_ms;
 
-	if (grace_ms == 0 || server->stopping || !lease->granted || lease_is_ending(lease))
+	if (grace_ms == 0 || drain_is_stopping(&server->drain) || !lease->granted ||
+	    lease_is_ending(lease))
 		return false;
 	if (lease->revoking) {
 		lease_end(lease, ERROR_REVOKED);
@@ -42,8 +45,9 @@ bool orphan_keep(struct lease *lease, uint64_t lost_ns)
 		return false;
 	lease->orphan_reason = ERROR_ORPHANED;
 	server->counters.leases_orphaned++;
-	log_info("lease orphaned id=0x%" PRIx64 " tenant=%s grace_ms=%" PRIu64, lease->id,
-		 lease->tenant->name, grace_ms);
+	log_limited(LOG_LEVEL_INFO, &orphan_limit,
+		    "lease orphaned id=0x%" PRIx64 " tenant=%s grace_ms=%" PRIu64, lease->id,
+		    lease->tenant->name, grace_ms);
 	lease_audit(lease, AUDIT_LEASE_ORPHANED, NULL, grace_ms);
 	lease_leave_session(lease);
 	lease_drop_windows(lease);
@@ -107,8 +111,9 @@ int orphan_reattach(struct session *session, struct lane *lane, uint64_t request
 	}
 	deadline_clear(server->deadlines, &lease->orphan_deadline);
 	server->counters.leases_reattached++;
-	log_info("lease reattached id=0x%" PRIx64 " tenant=%s session=0x%" PRIx64, lease->id,
-		 lease->tenant->name, session->id);
+	log_limited(LOG_LEVEL_INFO, &orphan_limit,
+		    "lease reattached id=0x%" PRIx64 " tenant=%s session=0x%" PRIx64, lease->id,
+		    lease->tenant->name, session->id);
 	lease_audit(lease, AUDIT_LEASE_REATTACHED, NULL,
 		    clock_left_ms(lease->deadline.at_ns, clock_now_ns()));
 	return 0;

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pool's mapping and the way of its bytes back to free: given back (dirty), zeroed by
+ * The pool's extents and the way of its bytes back to free: given back (dirty), zeroed by
  * the scrubber in chunks, free. One extent is scrubbed at a time, in order of return, so
  * that a large one delays others by one chunk at most per job but never overtakes.
- *
- * The mapping is a memfd, prefaulted before it is registered and never touched by fork,
- * madvise or a hole afterwards.
  *
  * Thread: the loop; only pool_scrub_run() runs on the scrubber and touches nothing but the
  * bytes of its chunk, which nobody else can reach.
@@ -18,7 +15,6 @@
 #include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,8 +22,6 @@
 #include "common/checked.h"
 #include "common/units.h"
 #include "daemon/zero.h"
-
-#define POOL_POPULATE_STEP_BYTES (UINT64_C(256) << 20)
 
 static bool pool_has_ipc_lock(void)
 {
@@ -70,35 +64,43 @@ int pool_memlock_check(const struct pool_memlock *need, char *text)
 	return -ENOMEM;
 }
 
-/* In steps: a shortage comes back as an error here, never as SIGBUS later. */
-static int pool_populate(uint8_t *memory, uint64_t len_bytes)
-{
-	for (uint64_t done = 0; done < len_bytes; done += POOL_POPULATE_STEP_BYTES) {
-		uint64_t left = len_bytes - done;
-		uint64_t step = left < POOL_POPULATE_STEP_BYTES ? left : POOL_POPULATE_STEP_BYTES;
-
-		if (madvise(memory + done, step, MADV_POPULATE_WRITE) < 0)
-			return errno == EFAULT ? -ENOMEM : -errno;
-	}
-	return 0;
-}
-
 static void pool_scrub_run(struct worker_job *job)
 {
 	struct pool *pool = (struct pool *)((char *)job - offsetof(struct pool, job));
 
-	zero_pages(pool->memory + pool->scrub_offset_bytes, pool->scrub_len_bytes);
+	pool->scrub_bad_count = damage_zero(pool->memory + pool->scrub_offset_bytes,
+					    pool->scrub_len_bytes, pool->scrub_bad, POOL_SCRUB_BAD);
 }
 
 /* In the place of a chunk: the way back to free is the same, without the work. */
 static void pool_skip_run(struct worker_job *job)
 {
-	(void)job;
+	struct pool *pool = (struct pool *)((char *)job - offsetof(struct pool, job));
+
+	pool->scrub_bad_count = 0;
+}
+
+/* Bytes from an offset on that are not known to be damaged; 0: those there are. */
+static uint64_t pool_sound_bytes(const struct pool *pool, uint64_t offset_bytes,
+				 uint64_t most_bytes)
+{
+	for (size_t i = 0; i < pool->damage_count; i++) {
+		const struct damage *bad = &pool->damages[i];
+
+		if (bad->addr + bad->len_bytes <= offset_bytes)
+			continue;
+		if (bad->addr <= offset_bytes)
+			return 0;
+		if (bad->addr - offset_bytes < most_bytes)
+			most_bytes = bad->addr - offset_bytes;
+	}
+	return most_bytes;
 }
 
 static void pool_scrub_next(struct pool *pool)
 {
 	struct pool_return *back = TAILQ_FIRST(&pool->returns);
+	uint64_t sound_bytes;
 	uint64_t left;
 
 	if (back == NULL || pool->job.submitted)
@@ -112,7 +114,34 @@ static void pool_scrub_next(struct pool *pool)
 	pool->scrub_len_bytes =
 		left < pool->chunk_bytes || pool->discard ? left : pool->chunk_bytes;
 	pool->job.run = pool->discard ? pool_skip_run : pool_scrub_run;
+	if (!pool->discard && pool->damage_count > 0) {
+		sound_bytes =
+			pool_sound_bytes(pool, pool->scrub_offset_bytes, pool->scrub_len_bytes);
+		pool->scrub_len_bytes = sound_bytes > 0 ? sound_bytes : pool->page_bytes;
+		pool->job.run = sound_bytes > 0 ? pool_scrub_run : pool_skip_run;
+	}
 	worker_submit(pool->scrubber, &pool->job);
+}
+
+/* Nobody else has seen them yet, as the extent is not free before this. */
+static void pool_take_bad(struct pool *pool)
+{
+	for (size_t i = 0; i < pool->scrub_bad_count; i++) {
+		uint64_t offset_bytes = pool->scrub_bad[i].addr - (uint64_t)(uintptr_t)pool->memory;
+
+		pool_damage(pool, offset_bytes, pool->scrub_bad[i].len_bytes);
+		if (pool->on_damage != NULL)
+			pool->on_damage(pool->on_clean_context, offset_bytes,
+					pool->scrub_bad[i].len_bytes);
+	}
+	pool->scrub_bad_count = 0;
+}
+
+static void pool_retire(struct pool *pool)
+{
+	for (size_t i = 0; i < pool->damage_count; i++)
+		(void)extent_retire(pool->extents, pool->damages[i].addr,
+				    pool->damages[i].len_bytes);
 }
 
 static void pool_scrub_done(struct worker_job *job)
@@ -120,6 +149,7 @@ static void pool_scrub_done(struct worker_job *job)
 	struct pool *pool = (struct pool *)((char *)job - offsetof(struct pool, job));
 	struct pool_return *back = TAILQ_FIRST(&pool->returns);
 
+	pool_take_bad(pool);
 	pool->scrub_done_bytes += pool->scrub_len_bytes;
 	if (pool->scrub_done_bytes < extent_len_bytes(back->extent)) {
 		pool_scrub_next(pool);
@@ -127,6 +157,7 @@ static void pool_scrub_done(struct worker_job *job)
 	}
 	TAILQ_REMOVE(&pool->returns, back, link);
 	extent_clean(pool->extents, back->extent);
+	pool_retire(pool);
 	back->extent = NULL;
 	back->cleaned(back);
 	pool_scrub_next(pool);
@@ -134,46 +165,84 @@ static void pool_scrub_done(struct worker_job *job)
 		pool->on_clean(pool->on_clean_context);
 }
 
-int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes, struct worker *scrubber)
+/* Without room for one more the last grows, and what is sound in between is lost, too. */
+static void pool_note(struct pool *pool, uint64_t begin, uint64_t end)
+{
+	struct damage *last = &pool->damages[POOL_DAMAGES_MAX - 1];
+	uint64_t last_end = last->addr + last->len_bytes;
+
+	if (pool->damage_count < POOL_DAMAGES_MAX) {
+		pool->damages[pool->damage_count++] =
+			(struct damage){.addr = begin, .len_bytes = end - begin};
+		return;
+	}
+	last->addr = begin < last->addr ? begin : last->addr;
+	last->len_bytes = (end > last_end ? end : last_end) - last->addr;
+}
+
+static bool pool_knows(const struct pool *pool, uint64_t begin, uint64_t end)
+{
+	for (size_t i = 0; i < pool->damage_count; i++) {
+		const struct damage *bad = &pool->damages[i];
+
+		if (bad->addr <= begin && bad->addr + bad->len_bytes >= end)
+			return true;
+	}
+	return false;
+}
+
+void pool_damage(struct pool *pool, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	uint64_t begin = offset_bytes & ~(pool->page_bytes - 1);
+	uint64_t end;
+
+	if (!checked_add(offset_bytes, len_bytes, &end) ||
+	    !checked_round_up(end, pool->page_bytes, &end) || end > pool->len_bytes)
+		end = pool->len_bytes;
+	if (begin >= end)
+		return;
+	if (!pool_knows(pool, begin, end))
+		pool_note(pool, begin, end);
+	(void)extent_retire(pool->extents, begin, end - begin);
+}
+
+static int pool_map(const struct mapping_request *request, struct extent_map **ret_extents,
+		    struct mapping *ret_mapping, char *error)
+{
+	char size[UNITS_TEXT_MAX];
+	int r;
+
+	r = extent_map_new(request->len_bytes, (uint64_t)sysconf(_SC_PAGESIZE), ret_extents);
+	if (r < 0) {
+		snprintf(error, MAPPING_ERROR_MAX, "cannot get %s of memory for the pool: %s",
+			 units_format_size(request->len_bytes, size), strerror(-r));
+		return r;
+	}
+	r = mapping_open(request, ret_mapping, error);
+	if (r < 0)
+		*ret_extents = extent_map_free(*ret_extents);
+	return r;
+}
+
+int pool_init(struct pool *pool, const struct mapping_request *request, uint64_t chunk_bytes,
+	      struct worker *scrubber, char *error)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct extent_map *extents;
-	void *memory;
-	int fd;
+	struct mapping mapping;
 	int r;
 
-	/* Whole pages are zeroed at a time. */
-	if (!checked_round_up(chunk_bytes, page_bytes, &chunk_bytes))
-		chunk_bytes = len_bytes;
-	r = extent_map_new(len_bytes, page_bytes, &extents);
+	r = pool_map(request, &extents, &mapping, error);
 	if (r < 0)
 		return r;
-	fd = memfd_create("mempool", MFD_CLOEXEC);
-	if (fd < 0) {
-		r = -errno;
-		goto err_free_map;
-	}
-	if (ftruncate(fd, (off_t)len_bytes) < 0) {
-		r = -errno;
-		goto err_close;
-	}
-	memory = mmap(NULL, len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (memory == MAP_FAILED) {
-		r = -errno;
-		goto err_close;
-	}
-	r = pool_populate(memory, len_bytes);
-	if (r < 0)
-		goto err_unmap;
-	if (madvise(memory, len_bytes, MADV_DONTDUMP) < 0) {
-		r = -errno;
-		goto err_unmap;
-	}
+	/* Whole pages are zeroed at a time. */
+	if (!checked_round_up(chunk_bytes, page_bytes, &chunk_bytes))
+		chunk_bytes = request->len_bytes;
 	*pool = (struct pool){
-		.memory = memory,
-		.len_bytes = len_bytes,
+		.mapping = mapping,
+		.memory = mapping.memory,
+		.len_bytes = mapping.len_bytes,
 		.page_bytes = page_bytes,
-		.fd = fd,
 		.extents = extents,
 		.scrubber = scrubber,
 		.chunk_bytes = chunk_bytes,
@@ -181,14 +250,6 @@ int pool_init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes, struc
 	};
 	TAILQ_INIT(&pool->returns);
 	return 0;
-
-err_unmap:
-	munmap(memory, len_bytes);
-err_close:
-	close(fd);
-err_free_map:
-	extent_map_free(extents);
-	return r;
 }
 
 void pool_deinit(struct pool *pool)
@@ -196,8 +257,7 @@ void pool_deinit(struct pool *pool)
 	if (pool->memory == NULL)
 		return;
 	assert(TAILQ_EMPTY(&pool->returns));
-	munmap(pool->memory, pool->len_bytes);
-	close(pool->fd);
+	mapping_close(&pool->mapping);
 	pool->extents = extent_map_free(pool->extents);
 	pool->memory = NULL;
 }

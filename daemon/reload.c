@@ -15,6 +15,7 @@
 
 #include "common/log.h"
 #include "daemon/server.h"
+#include "daemon/service.h"
 #include "proto/error.h"
 
 #define RELOAD_NAMES_MAX 512
@@ -124,6 +125,7 @@ int reload_run(struct server *server, json_t **ret_answer, char *error)
 	struct config config;
 	int code;
 
+	service_reloading();
 	reload_reopen_audit(server);
 	code = reload_load(server, &config, error);
 	if (code == 0) {
@@ -133,6 +135,7 @@ int reload_run(struct server *server, json_t **ret_answer, char *error)
 	}
 	if (code != 0)
 		log_error("configuration not reloaded, nothing has changed error=\"%s\"", error);
+	service_reloaded(&server->service, code != 0 ? error : NULL);
 	return code;
 }
 

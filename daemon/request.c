@@ -47,7 +47,7 @@ static int request_hello(struct session *session, const struct message *m)
 
 	if (m->u.hello.version != PROTO_VERSION)
 		return ERROR_VERSION;
-	if (session->server->stopping)
+	if (drain_is_stopping(&session->server->drain))
 		return ERROR_DRAINING;
 	if (endpoint_peer_receives(&session->endpoint, m->u.hello.receives) < 0)
 		return ERROR_PROTOCOL;
@@ -109,8 +109,6 @@ static struct lane *request_lane(struct session *session, uint32_t number)
 
 static int request_acquire(struct session *session, const struct message *m)
 {
-	if (session->server->stopping)
-		return ERROR_DRAINING;
 	return acquire_begin(session, request_lane(session, m->u.acquire.lane), m->request_id,
 			     &m->u.acquire);
 }
@@ -139,7 +137,7 @@ static int request_renew(struct session *session, const struct message *m)
 
 	if (lease == NULL)
 		return notices_reason(&session->notices, m->u.renew.lease_id);
-	code = lease_renew(lease, m->u.renew.ttl_ms);
+	code = lease_renew(lease, m->u.renew.ttl_ms, &reply.u.renew.ttl_ms);
 	if (code == 0)
 		session_reply(session, &reply, m->request_id);
 	return code;

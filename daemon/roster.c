@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/events.h"
 #include "daemon/server.h"
 #include "daemon/tenant_state.h"
 #include "proto/error.h"
@@ -141,11 +142,14 @@ static void roster_on_change(struct tenant *tenant, unsigned int changes, void *
 {
 	struct roster_apply *apply = arg;
 	const char *what = "changed";
+	char event[32];
 
 	if ((changes & TENANT_ADDED) != 0)
 		what = "added";
 	else if ((changes & TENANT_REMOVED) != 0)
 		what = "removed";
+	(void)snprintf(event, sizeof(event), "tenant-%s", what);
+	events_tell(apply->server->admin, event, tenant->name, NULL);
 	log_info("tenant %s tenant=%s quota_changed=%d keys_changed=%d", what, tenant->name,
 		 (changes & TENANT_QUOTA) != 0, (changes & TENANT_KEYS) != 0);
 	roster_tell(apply->changes, what, tenant->name);

@@ -14,17 +14,26 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/units.h"
 #include "daemon/admin.h"
+#include "daemon/admin_drain.h"
+#include "daemon/admin_lease.h"
+#include "daemon/admin_log.h"
+#include "daemon/admin_session.h"
+#include "daemon/admin_socket.h"
 #include "daemon/admin_tenant.h"
+#include "daemon/events.h"
 #include "daemon/loop.h"
+#include "daemon/notify.h"
 #include "daemon/orphan.h"
 #include "daemon/reload.h"
 #include "daemon/status.h"
@@ -34,7 +43,8 @@
 #define SERVER_SELFTEST_PAGES	 64u
 #define SERVER_ADDRESSES_MAX	 65536u
 #define SERVER_AUDIT_LINES_PER_S 1000u
-#define SERVER_SWEEP_PARTS	 10u /* a sweep over all lanes is made in so many steps */
+#define SERVER_STAGE_MS		 30000u /* a step of the start that does not grow with the pool */
+#define SERVER_SWEEP_PARTS	 10u	/* a sweep over all lanes is made in so many steps */
 
 uint64_t server_random_id(uint32_t route)
 {
@@ -162,10 +172,14 @@ static void server_on_async(evutil_socket_t fd, short what, void *context)
 
 static void server_on_signal(evutil_socket_t signal_number, short what, void *context)
 {
+	struct server *server = context;
+
 	loop_mark();
 	(void)what;
-	log_info("stopping signal=%s", sigabbrev_np((int)signal_number));
-	server_stop(context);
+	log_info("told to stop signal=%s", sigabbrev_np((int)signal_number));
+	service_stopping("draining",
+			 server->config.stop_drain_ms + SERVER_STOP_LIMIT_MS + SERVER_STAGE_MS);
+	drain_on_signal(&server->drain, server->config.stop_drain_ms);
 }
 
 static void server_on_hangup(evutil_socket_t signal_number, short what, void *context)
@@ -180,6 +194,7 @@ static void server_on_sweep(struct deadline *deadline, void *context)
 {
 	struct server *server = context;
 
+	log_tick();
 	lane_sweep(server, server->lane_count / SERVER_SWEEP_PARTS + 1);
 	(void)deadline_set(server->deadlines, deadline,
 			   clock_add_ms(clock_now_ns(),
@@ -214,6 +229,7 @@ void server_audit(struct server *server, const struct audit_record *record)
 	uint64_t due_ns;
 
 	audit_write(server->audit, record, clock_now_ns());
+	events_publish(server->admin, record);
 	due_ns = audit_due_ns(server->audit);
 	if (due_ns != UINT64_MAX && !deadline_is_set(&server->audit_deadline))
 		(void)deadline_set(server->deadlines, &server->audit_deadline, due_ns);
@@ -225,14 +241,22 @@ void server_device_lost(struct server *server, const char *why)
 {
 	log_error("device lost device=%s why=\"%s\"",
 		  ibv_get_device_name(server->device.context->device), why);
+	service_stopping("the device is lost", SERVER_STAGE_MS);
 	server->exit_status = SERVER_EXIT_DEVICE;
+	event_base_loopbreak(server->base);
+}
+
+void server_memory_lost(struct server *server)
+{
+	log_error("the daemon's own memory is damaged");
+	server->exit_status = SERVER_EXIT_MEMORY;
 	event_base_loopbreak(server->base);
 }
 
 void server_maybe_stopped(struct server *server)
 {
-	if (server->stopping && server->session_count == 0 && server->lane_count == 0 &&
-	    server->lease_count == 0 && server->tails == 0)
+	if (drain_is_stopping(&server->drain) && server->session_count == 0 &&
+	    server->lane_count == 0 && server->lease_count == 0 && server->tails == 0)
 		event_base_loopbreak(server->base);
 }
 
@@ -241,9 +265,9 @@ void server_stop(struct server *server)
 	struct session *session;
 	struct session *next;
 
-	if (server->stopping)
+	if (!drain_stop(&server->drain))
 		return;
-	server->stopping = true;
+	service_stopping("stopping", SERVER_STOP_LIMIT_MS + SERVER_STAGE_MS);
 	pool_discard(&server->pool);
 	listener_stop(&server->listener);
 	(void)deadline_set(server->deadlines, &server->stop_limit,
@@ -261,6 +285,7 @@ void server_stop(struct server *server)
 static int server_fail(const char *text)
 {
 	log_error("%s", text);
+	service_failed(text);
 	return SERVER_EXIT_START;
 }
 
@@ -280,12 +305,46 @@ static int server_check_memlock(const struct server *server, bool guarded)
 	return 0;
 }
 
+/* Which means that the device, or the address on it, may still come. */
+static bool server_may_come(int r)
+{
+	return r == -ENODEV || r == -EADDRNOTAVAIL;
+}
+
+/* A device that is being restarted, or not there yet at boot, is waited for. */
+static int server_bind(struct server *server)
+{
+	const struct config *config = &server->config;
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), config->device_wait_ms);
+	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
+	bool told = false;
+	int r;
+
+	device_wait(config->device, until_ns);
+	for (;;) {
+		r = listener_bind(&server->listener, config, error);
+		if (r == 0)
+			return 0;
+		if (!server_may_come(r) || clock_now_ns() >= until_ns)
+			return server_fail(error);
+		if (!told)
+			log_warn("%s; waiting for it wait_ms=%" PRIu64, error,
+				 config->device_wait_ms);
+		told = true;
+		listener_close(&server->listener);
+		service_stage("waiting for the addresses to listen on", SERVER_STAGE_MS);
+		(void)poll(NULL, 0, DEVICE_POLL_MS);
+	}
+}
+
 static int server_open_device(struct server *server)
 {
 	char error[DEVICE_ERROR_MAX];
 
+	service_stage("opening the device",
+		      service_bytes_ms(device_control_bytes(&server->config)));
 	if (device_find(&server->device, server->config.device, listener_context(&server->listener),
-			server->config.device_wait_ms, error) < 0 ||
+			error) < 0 ||
 	    device_open(&server->device, &server->config, error) < 0)
 		return server_fail(error);
 	for (size_t i = 0; i < server->listener.count; i++) {
@@ -303,17 +362,17 @@ static int server_open_device(struct server *server)
 
 static int server_open_pool(struct server *server)
 {
-	char size[UNITS_TEXT_MAX];
+	const struct config *config = &server->config;
+	struct mapping_request request = {
+		.len_bytes = config->pool_size_bytes,
+		.pages = (enum mapping_pages)config->hugepages,
+		.numa_node = config_numa_node(config),
+	};
 	char error[DEVICE_ERROR_MAX];
-	int r;
 
-	r = pool_init(&server->pool, server->config.pool_size_bytes,
-		      server->config.scrub_chunk_bytes, server->scrubber);
-	if (r < 0) {
-		snprintf(error, sizeof(error), "cannot get %s of memory for the pool: %s",
-			 units_format_size(server->config.pool_size_bytes, size), strerror(-r));
+	if (pool_init(&server->pool, &request, config->scrub_chunk_bytes, server->scrubber, error) <
+	    0)
 		return server_fail(error);
-	}
 	if (device_register_pool(&server->device, &server->pool, error) < 0)
 		return server_fail(error);
 	return 0;
@@ -352,6 +411,7 @@ static int server_isolate(struct server *server)
 	char error[CONFIG_ERROR_MAX];
 	char text[CONFIG_ERROR_MAX + 128];
 
+	service_stage("testing the device", SERVER_STAGE_MS);
 	if (isolation_decide(server->config.isolation, &params, strncmp(name, "rxe", 3) == 0,
 			     &server->isolation, error) < 0) {
 		snprintf(text, sizeof(text), "the device %s cannot be used: %s", name, error);
@@ -455,25 +515,59 @@ static int server_open_gate(struct server *server)
 	return 0;
 }
 
-static int server_open_admin(struct server *server)
+static int server_fail_admin(const struct server *server, int r)
 {
-	static const struct admin_method *const tables[] = {
-		status_methods,
-		admin_tenant_methods,
-		NULL,
-	};
 	char error[CONFIG_ERROR_MAX + CONFIG_STRING_MAX];
-	int r = admin_new(server->base, server->config.admin_socket, tables, server,
-			  &server->admin);
 
-	if (r == 0)
-		return 0;
 	snprintf(error, sizeof(error), "cannot listen on admin socket '%s': %s",
 		 server->config.admin_socket,
 		 r == -EADDRINUSE ? "another daemon uses it"
 		 : r == -ENOTSOCK ? "something that is not a socket is there; it was left alone"
+		 : r == -EEXIST	  ? "another user's socket is there; it was left alone"
 				  : strerror(-r));
-	return server_fail(error);
+	(void)server_fail(error);
+	return r == -EADDRINUSE ? SERVER_EXIT_RUNNING : SERVER_EXIT_START;
+}
+
+/* First of all: a second daemon is to say so, and not that something else is in its way. */
+static int server_take_place(struct server *server)
+{
+	char error[CONFIG_STRING_MAX + 128];
+	gid_t gid;
+	int r, fd;
+
+	r = admin_socket_group(server->config.admin_group, &gid);
+	if (r < 0) {
+		snprintf(error, sizeof(error), "admin_group '%s' cannot be used: %s",
+			 server->config.admin_group,
+			 r == -ENOENT ? "there is no such group" : strerror(-r));
+		return server_fail(error);
+	}
+	r = admin_socket_new(server->config.admin_socket, gid, &server->admin_door);
+	/* One that the service manager holds has its file made, and keeps it. */
+	fd = r == 0 ? notify_take_listener(server->config.admin_socket) : -1;
+	if (fd >= 0) {
+		r = admin_socket_adopt(server->admin_door, fd);
+		if (r < 0)
+			(void)close(fd);
+	}
+	return r < 0 ? server_fail_admin(server, r) : 0;
+}
+
+static int server_open_admin(struct server *server)
+{
+	static const struct admin_method *const tables[] = {
+		status_methods,	       admin_lease_methods,
+		admin_session_methods, admin_tenant_methods,
+		admin_drain_methods,   admin_log_methods,
+		events_methods,	       NULL,
+	};
+	int r = admin_new(server->base, server->admin_door, tables, server, &server->admin);
+
+	if (r < 0)
+		return server_fail_admin(server, r);
+	server->admin_door = NULL;
+	return 0;
 }
 
 static void server_on_clean(void *context)
@@ -486,6 +580,7 @@ static int server_start(struct server *server)
 	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
 	int r;
 
+	service_stage("starting", SERVER_STAGE_MS);
 	if (secure_init() < 0)
 		return server_fail("the kernel gives no random numbers");
 	server->base = event_base_new();
@@ -493,16 +588,18 @@ static int server_start(struct server *server)
 	    worker_new(server->base, "verbs", &server->verbs_worker) < 0 ||
 	    worker_new(server->base, "scrub", &server->scrubber) < 0)
 		return server_fail("cannot set up the event loop");
-	r = server_check_memlock(server, false);
+	r = server_take_place(server);
+	if (r == 0)
+		r = server_check_memlock(server, false);
 	if (r == 0)
 		r = server_open_identity(server);
 	if (r == 0)
 		r = server_open_gate(server);
 	if (r != 0)
 		return r;
-	if (listener_bind(&server->listener, &server->config, error) < 0)
-		return server_fail(error);
-	r = server_open_device(server);
+	r = server_bind(server);
+	if (r == 0)
+		r = server_open_device(server);
 	if (r == 0)
 		r = server_open_pool(server);
 	if (r == 0)
@@ -515,9 +612,23 @@ static int server_start(struct server *server)
 		return r;
 	server->pool.on_clean = server_on_clean;
 	server->pool.on_clean_context = server;
+	if (damage_watch_start(server) < 0)
+		return server_fail("cannot watch for damaged memory");
 	if (listener_start(server, error) < 0)
 		return server_fail(error);
 	return 0;
+}
+
+static void server_tell_ready(struct server *server)
+{
+	char size[UNITS_TEXT_MAX];
+	char text[SERVICE_WORDS_MAX];
+
+	(void)snprintf(text, sizeof(text), "serving %s on %s, isolation: %s",
+		       units_format_size(server->pool.len_bytes, size),
+		       ibv_get_device_name(server->device.context->device),
+		       isolation_mode_name(server->isolation.mode));
+	service_ready(&server->service, server->deadlines, text);
 }
 
 static void server_free_event(struct event **event)
@@ -533,9 +644,11 @@ static void server_teardown(struct server *server)
 	int r;
 
 	server->admin = admin_free(server->admin);
+	server->admin_door = admin_socket_free(server->admin_door);
 	listener_stop(&server->listener);
 	server->scrubber = worker_free(server->scrubber);
 	server->verbs_worker = worker_free(server->verbs_worker);
+	damage_watch_stop(server);
 	server_free_event(&server->signal_events[2]);
 	server_free_event(&server->signal_events[1]);
 	server_free_event(&server->signal_events[0]);
@@ -546,6 +659,7 @@ static void server_teardown(struct server *server)
 	server_free_event(&server->lane_cq_event);
 	server_free_event(&server->control_cq_event);
 	listener_close(&server->listener);
+	log_tick();
 	r = device_close(&server->device);
 	if (r < 0) {
 		log_error("device not closed, leaving the rest to the kernel error=\"%s\"",
@@ -559,8 +673,10 @@ static void server_teardown(struct server *server)
 	roster_close(&server->roster);
 	config_free(&server->config);
 	server->admission = admission_free(server->admission);
+	service_clear(&server->service);
 	if (server->deadlines != NULL) {
 		deadline_clear(server->deadlines, &server->sweep);
+		drain_deinit(&server->drain);
 		deadline_clear(server->deadlines, &server->stop_limit);
 		deadline_clear(server->deadlines, &server->audit_deadline);
 	}
@@ -592,6 +708,9 @@ int server_run(const struct config *config, const char *path)
 	struct server server = {
 		.config = *config, .config_path = path, .started_ns = clock_now_ns()};
 
+	/* No core dump: it would hold keys. Nor may others of this user look into the process. */
+	(void)prctl(PR_SET_DUMPABLE, 0ul, 0ul, 0ul, 0ul);
+	drain_init(&server.drain, &server);
 	TAILQ_INIT(&server.sessions);
 	TAILQ_INIT(&server.notices);
 	TAILQ_INIT(&server.lanes);
@@ -601,10 +720,12 @@ int server_run(const struct config *config, const char *path)
 	if (server.exit_status == 0) {
 		log_info("ready device=%s pool_bytes=%" PRIu64,
 			 ibv_get_device_name(server.device.context->device), server.pool.len_bytes);
+		server_tell_ready(&server);
 		server_loop(&server);
 	}
 	/* What still waits for a device that is gone or stuck cannot be destroyed in order. */
-	if (server.exit_status == SERVER_EXIT_DEVICE || server.exit_status == SERVER_EXIT_STUCK)
+	if (server.exit_status == SERVER_EXIT_DEVICE || server.exit_status == SERVER_EXIT_STUCK ||
+	    server.exit_status == SERVER_EXIT_MEMORY)
 		server_exit(&server);
 	server_teardown(&server);
 	/* A device that could not be closed may still refer to all that is left. */

@@ -12,8 +12,10 @@
 #include "daemon/admission.h"
 #include "daemon/audit.h"
 #include "daemon/config.h"
+#include "daemon/damage_watch.h"
 #include "daemon/deadline.h"
 #include "daemon/device.h"
+#include "daemon/drain.h"
 #include "daemon/identity.h"
 #include "daemon/isolation.h"
 #include "daemon/lane.h"
@@ -22,19 +24,23 @@
 #include "daemon/pool.h"
 #include "daemon/revocation.h"
 #include "daemon/roster.h"
+#include "daemon/service.h"
 #include "daemon/session.h"
 #include "daemon/tenant.h"
 #include "daemon/worker.h"
 
 struct admin;
+struct admin_socket;
 
 /* Exit statuses of the daemon. */
 enum {
 	SERVER_EXIT_OK = 0,
 	SERVER_EXIT_START = 1,	 /* could not start; one line says why */
 	SERVER_EXIT_USAGE = 2,	 /* options or configuration */
+	SERVER_EXIT_RUNNING = 3, /* another daemon serves the admin socket */
 	SERVER_EXIT_DEVICE = 74, /* the device was removed or failed */
 	SERVER_EXIT_STUCK = 75,	 /* something was left to the kernel at stop */
+	SERVER_EXIT_MEMORY = 76, /* the hardware has damaged the daemon's own memory */
 };
 
 /* What has been counted since the start; one list gives struct and JSON. */
@@ -62,6 +68,7 @@ enum {
 	X(leases_reattached)     \
 	X(connections_failed)    \
 	X(messages_unopened)     \
+	X(memory_errors)         \
 	X(destroy_failures)
 
 struct server_counters {
@@ -89,7 +96,9 @@ struct server {
 
 	struct isolation isolation;
 	struct listener listener;
+	struct admin_socket *admin_door; /* until the admin object has it */
 	struct admin *admin;
+	struct service service;
 
 	TAILQ_HEAD(, session) sessions;
 	uint64_t session_count;
@@ -116,7 +125,8 @@ struct server {
 	uint32_t turn_endings; /* leases of ending sessions that have been ended in this turn */
 	bool serve_waiting;    /* at the end of the turn: a lease that waited for bytes has gone */
 	bool port_down;	       /* no new leases are granted */
-	bool stopping;
+	struct drain drain;
+	struct damage_watch damage_watch;
 	int exit_status;
 	uint64_t started_ns;
 	struct histogram revocation_us; /* decision -> fence */
@@ -147,6 +157,9 @@ void server_stop(struct server *server);
  * No completion can be expected any more: the process ends at once and leaves the rest to the kernel.
  */
 void server_device_lost(struct server *server, const char *why);
+
+/** server_memory_lost() - memory that is not the pool's is damaged: the process ends at once, too */
+void server_memory_lost(struct server *server);
 
 /** server_audit() - write to the audit log */
 void server_audit(struct server *server, const struct audit_record *record);

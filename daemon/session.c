@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/verbs.h"
+#include "daemon/accept.h"
 #include "daemon/orphan.h"
 #include "daemon/penalty.h"
 #include "daemon/request.h"
@@ -54,6 +55,9 @@ static const char *const session_names[SESSION_STATES] = {
 };
 
 static struct log_limit session_end_limit; /* of connections that never were a tenant's */
+static struct log_limit session_accept_limit;
+static struct log_limit session_opened_limit = {.lines_per_s = LOG_TENANTS_PER_S};
+static struct log_limit session_ends_limit = {.lines_per_s = LOG_TENANTS_PER_S};
 
 bool session_can_go(enum session_state from, enum session_state to)
 {
@@ -118,7 +122,7 @@ static int session_create_qp(struct session *session, struct rdma_cm_id *id)
 			     session->channel);
 }
 
-static int session_accept_connection(struct rdma_cm_id *id)
+static int session_accept_connection(struct rdma_cm_id *id, const struct config *config)
 {
 	struct private_data data = {.kind = PRIVATE_DATA_ACCEPT, .version = PROTO_VERSION};
 	uint8_t bytes[PROTO_PRIVATE_DATA_MAX];
@@ -127,9 +131,11 @@ static int session_accept_connection(struct rdma_cm_id *id)
 		.private_data_len = private_data_encode(&data, bytes),
 		.rnr_retry_count = 6,
 	};
+	int r;
 
-	if (rdma_accept(id, &param) != 0)
-		return -errno;
+	r = accept_connection(id, &param, config);
+	if (r < 0)
+		return r;
 	return verbs_qp_set_min_rnr_timer(id->qp);
 }
 
@@ -215,7 +221,7 @@ int session_accept(struct server *server, struct rdma_cm_id *id, const struct pr
 	id->context = session;
 	session->cm_id = id;
 	session->qp = id->qp;
-	r = session_accept_connection(id);
+	r = session_accept_connection(id, &server->config);
 	if (r < 0)
 		goto err_clear_deadline;
 	TAILQ_INSERT_TAIL(&server->sessions, session, server_link);
@@ -226,7 +232,8 @@ int session_accept(struct server *server, struct rdma_cm_id *id, const struct pr
 err_clear_deadline:
 	deadline_clear(server->deadlines, &session->deadline);
 err_destroy_qp:
-	log_warn("session not accepted peer=%s error=\"%s\"", session->peer, strerror(-r));
+	log_limited(LOG_LEVEL_WARN, &session_accept_limit,
+		    "session not accepted peer=%s error=\"%s\"", session->peer, strerror(-r));
 	if (id->qp != NULL)
 		rdma_destroy_qp(id);
 	session_discard(session);
@@ -327,8 +334,10 @@ static int session_open(struct session *session)
 			     });
 	session_set_state(session, SESSION_OPEN);
 	(void)deadline_set(server->deadlines, &session->deadline, session_next_look(session));
-	log_info("session opened id=0x%" PRIx64 " tenant=%s peer=%s", session->id,
-		 session->tenant->name, session->peer);
+	drain_greet(&server->drain, session);
+	log_limited(LOG_LEVEL_INFO, &session_opened_limit,
+		    "session opened id=0x%" PRIx64 " tenant=%s peer=%s", session->id,
+		    session->tenant->name, session->peer);
 	return 0;
 }
 
@@ -498,9 +507,9 @@ static void session_close_lanes(struct session *session, const char *why)
 
 static int session_lease_reason(const struct session *session)
 {
-	if (session->server->stopping)
+	if (drain_is_stopping(&session->server->drain))
 		return ERROR_DRAINED;
-	return session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
+	return session->kicked || session->tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED;
 }
 
 static void session_end_lease(struct session *session, struct lease *lease)
@@ -571,10 +580,11 @@ static void session_audit_end(const struct session *session, const char *why)
 static void session_log_end(const struct session *session, const char *why)
 {
 	if (session->charged)
-		log_info("session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64
-			 " why=\"%s\"",
-			 session->id, session->tenant->name, session->peer, session->lease_count,
-			 why);
+		log_limited(LOG_LEVEL_INFO, &session_ends_limit,
+			    "session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64
+			    " why=\"%s\"",
+			    session->id, session->tenant->name, session->peer, session->lease_count,
+			    why);
 	else
 		log_limited(LOG_LEVEL_INFO, &session_end_limit,
 			    "session ends id=0x%" PRIx64 " tenant=- peer=%s why=\"%s\"",
@@ -607,6 +617,12 @@ void session_end(struct session *session, int code, const char *why)
 	session_end_leases(&session->ending_deadline, session);
 	if (code == ERROR_PROTOCOL && was_open)
 		penalty_session(session, STRIKE_PROTOCOL);
+}
+
+void session_kick(struct session *session)
+{
+	session->kicked = true;
+	session_end(session, ERROR_REVOKED, "kicked by the operator");
 }
 
 void session_lose(struct session *session, int code, const char *why)
@@ -647,6 +663,7 @@ static void session_free(struct session *session)
 	deadline_clear(server->deadlines, &session->ending_deadline);
 	if (session->in_notices)
 		TAILQ_REMOVE(&server->notices, session, notice_link);
+	drain_session_gone(&server->drain, session);
 	TAILQ_REMOVE(&server->sessions, session, server_link);
 	server->session_count--;
 	if (session->tenant != NULL) {

@@ -68,6 +68,7 @@ struct session {
 	uint64_t heartbeat_ms; /* as its welcome says, whatever the configuration says later */
 	bool lost;	       /* it closes since it was lost: its leases may be kept ... */
 	uint64_t lost_ns;      /* ... from then on */
+	bool kicked;	       /* the operator has ended it: its leases end as revoked */
 	bool peer_gone;
 	bool unsendable;	 /* a message could not be queued: ends with the turn */
 	uint64_t close_limit_ns; /* until then the last messages may still go out */
@@ -107,6 +108,9 @@ void session_end(struct session *session, int code, const char *why);
  * As session_end(), but its leases become orphans if the configuration says so.
  */
 void session_lose(struct session *session, int code, const char *why);
+
+/** session_kick() - end a session that is not ending yet, as the operator wishes: its leases are revoked */
+void session_kick(struct session *session);
 
 /** session_may_lose_leases() - would its leases become orphans, or is that on the way? */
 static inline bool session_may_lose_leases(const struct session *session)

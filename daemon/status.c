@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The methods of the admin socket: the state of the daemon as JSON, and the operator's orders.
+ * A method of the admin socket: the state of the daemon as JSON.
  * Owns nothing.
  *
  * Thread: the loop.
@@ -11,11 +11,10 @@
 
 #include "common/clock.h"
 #include "common/key_file.h"
+#include "daemon/admin_drain.h"
 #include "daemon/loop.h"
 #include "daemon/orphan.h"
-#include "daemon/revocation.h"
 #include "daemon/server.h"
-#include "proto/error.h"
 
 #define NUMBER(value) ((json_int_t)(value))
 
@@ -49,11 +48,14 @@ static json_t *status_pool(const struct server *server)
 	struct extent_totals totals;
 
 	extent_map_totals(server->pool.extents, &totals);
-	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "bytes", NUMBER(server->pool.len_bytes),
-			 "page_bytes", NUMBER(server->pool.page_bytes), "free_bytes",
-			 NUMBER(totals.free_bytes), "leased_bytes", NUMBER(totals.leased_bytes),
-			 "dirty_bytes", NUMBER(totals.dirty_bytes), "largest_free_bytes",
-			 NUMBER(totals.largest_free_bytes));
+	return json_pack(
+		"{s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:I,s:I}", "bytes", NUMBER(server->pool.len_bytes),
+		"page_bytes", NUMBER(server->pool.page_bytes), "hugepages",
+		config_hugepages_name(server->config.hugepages), "numa_node",
+		server->config.numa_node, "free_bytes", NUMBER(totals.free_bytes), "leased_bytes",
+		NUMBER(totals.leased_bytes), "dirty_bytes", NUMBER(totals.dirty_bytes),
+		"largest_free_bytes", NUMBER(totals.largest_free_bytes), "damaged_bytes",
+		NUMBER(totals.retired_bytes));
 }
 
 static json_t *status_properties(const struct isolation *isolation)
@@ -164,99 +166,21 @@ static void status_status(struct admin_request *request, json_t *params, void *c
 	key_file_print_public(server->identity.own->public_key, key);
 	admin_reply(
 		request,
-		json_pack("{s:s,s:I,s:I,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
-			  "version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
-			  NUMBER(up_ms), "public_key", key, "stopping", server->stopping, "device",
-			  status_device(server), "listen", status_listen(server), "pool",
-			  status_pool(server), "scrubbing", status_scrub(server), "isolation",
-			  status_isolation(server), "sessions", NUMBER(server->session_count),
-			  "lanes", NUMBER(server->lane_count), "leases", status_leases(server),
-			  "revocation", status_revocation(server), "stuck", status_stuck(server),
-			  "longest_turn_us", NUMBER(loop_longest_us()), "counters",
-			  status_counters(server)));
-}
-
-/* A lease without a session is shown as such, whatever else is the matter with it. */
-static const char *status_lease_state(const struct lease *lease)
-{
-	return orphan_is(lease) ? "orphaned" : lease_state_name(lease->state);
-}
-
-static json_t *status_lease(const struct lease *lease, uint64_t now_ns)
-{
-	const char rights[] = {
-		(lease->rights & MESSAGE_RIGHT_READ) != 0 ? 'r' : '-',
-		(lease->rights & MESSAGE_RIGHT_WRITE) != 0 ? 'w' : '-',
-		(lease->rights & MESSAGE_RIGHT_ATOMIC) != 0 ? 'a' : '-',
-		'\0',
-	};
-	const struct attachment *attachment;
-	json_t *lanes = json_array();
-	json_t *row;
-
-	LIST_FOREACH (attachment, &lease->attachments, lease_link)
-		json_array_append_new(lanes, json_integer(attachment->lane->number));
-	row = json_pack("{s:I,s:s,s:s,s:I,s:I,s:I,s:s,s:I,s:o,s:I}", "id", NUMBER(lease->id),
-			"tenant", lease->tenant->name, "state", status_lease_state(lease),
-			"generation", NUMBER(lease->generation), "len_bytes",
-			NUMBER(lease->len_bytes), "extent_bytes", NUMBER(lease->extent_bytes),
-			"rights", rights, "ttl_left_ms",
-			NUMBER(clock_left_ms(lease->deadline.at_ns, now_ns)), "lanes", lanes,
-			"windows", NUMBER(lease->charged_windows));
-	if (lease->session != NULL)
-		json_object_set_new(row, "session", json_integer(NUMBER(lease->session->id)));
-	if (orphan_is(lease))
-		json_object_set_new(
-			row, "orphan_left_ms",
-			json_integer(NUMBER(clock_left_ms(lease->orphan_deadline.at_ns, now_ns))));
-	if (lease->back.extent != NULL)
-		json_object_set_new(row, "offset_bytes",
-				    json_integer(NUMBER(extent_offset_bytes(lease->back.extent))));
-	if (lease_is_ending(lease))
-		json_object_set_new(row, "reason", json_string(error_name(lease->reason)));
-	return row;
-}
-
-static void status_lease_list(struct admin_request *request, json_t *params, void *context)
-{
-	const struct server *server = context;
-	uint64_t now_ns = clock_now_ns();
-	const struct lease *lease;
-	json_t *list = json_array();
-
-	(void)params;
-	TAILQ_FOREACH (lease, &server->leases, server_link)
-		json_array_append_new(list, status_lease(lease, now_ns));
-	admin_reply(request, json_pack("{s:o}", "leases", list));
-}
-
-static void status_lease_revoke(struct admin_request *request, json_t *params, void *context)
-{
-	struct server *server = context;
-	const char *tenant = NULL;
-	json_int_t id = 0;
-	int now = 0;
-	uint64_t grace_ms;
-	int code;
-
-	if (json_unpack(params, "{s?I,s?s,s?b!}", "id", &id, "tenant", &tenant, "now", &now) < 0 ||
-	    (id > 0) == (tenant != NULL)) {
-		admin_fail(request, ADMIN_ERROR_PARAMS,
-			   "params must be {\"id\": a lease's number} or {\"tenant\": a name}, and "
-			   "may "
-			   "have \"now\": true");
-		return;
-	}
-	grace_ms = now ? 0 : server->config.revoke_grace_ms;
-	code = tenant != NULL ? revocation_tenant(server, tenant, grace_ms, request)
-			      : revocation_lease(server, (uint64_t)id, grace_ms, request);
-	if (code != 0)
-		admin_fail(request, code, error_text(code));
+		json_pack(
+			"{s:s,s:I,s:I,s:s,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:I,s:o}",
+			"version", MEMPOOL_VERSION, "pid", NUMBER(getpid()), "uptime_ms",
+			NUMBER(up_ms), "public_key", key, "stopping",
+			drain_is_stopping(&server->drain), "drain",
+			admin_drain_show(&server->drain), "device", status_device(server), "listen",
+			status_listen(server), "pool", status_pool(server), "scrubbing",
+			status_scrub(server), "isolation", status_isolation(server), "sessions",
+			NUMBER(server->session_count), "lanes", NUMBER(server->lane_count),
+			"leases", status_leases(server), "revocation", status_revocation(server),
+			"stuck", status_stuck(server), "longest_turn_us", NUMBER(loop_longest_us()),
+			"counters", status_counters(server)));
 }
 
 const struct admin_method status_methods[] = {
 	{"status", status_status},
-	{"lease.list", status_lease_list},
-	{"lease.revoke", status_lease_revoke},
 	{NULL, NULL},
 };

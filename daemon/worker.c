@@ -155,8 +155,12 @@ static int start_thread(struct worker *worker)
 	sigset_t old;
 	int r;
 
-	/* The thread inherits the mask: a signal meant for the loop never lands in it. */
+	/*
+	 * The thread inherits the mask: a signal meant for the loop never lands in it. The one
+	 * that comes from what the thread itself does is not for the loop.
+	 */
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
 	r = pthread_sigmask(SIG_SETMASK, &all, &old);
 	if (r != 0)
 		return -r;

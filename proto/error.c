@@ -159,6 +159,8 @@ const char *error_name(int code)
 		return "tenant-exists";
 	case ERROR_KEY_USED:
 		return "key-used";
+	case ERROR_NO_SESSION:
+		return "no-session";
 	}
 	return "unlisted";
 }

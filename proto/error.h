@@ -71,7 +71,8 @@
 	X(BANNED, 1084, "banned for a time because of too many failures or violations")       \
 	X(NO_TENANT, 1090, "there is no such tenant")                                         \
 	X(TENANT_EXISTS, 1091, "there is a tenant of that name already")                      \
-	X(KEY_USED, 1092, "a key is another tenant's already")
+	X(KEY_USED, 1092, "a key is another tenant's already")                                \
+	X(NO_SESSION, 1093, "there is no such session")
 
 enum error_code {
 	ERROR_NONE = 0,

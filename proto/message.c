@@ -487,6 +487,23 @@ static void read_reattach(struct cursor_reader *reader, struct message *m)
 	reattach->lane = cursor_read_u32(reader);
 }
 
+static void write_drain(struct cursor_writer *writer, const struct message *m)
+{
+	cursor_write_u64(writer, m->u.drain.left_ms);
+	cursor_write_u32(writer, m->u.drain.draining);
+}
+
+static void read_drain(struct cursor_reader *reader, struct message *m)
+{
+	m->u.drain.left_ms = cursor_read_u64(reader);
+	m->u.drain.draining = cursor_read_u32(reader);
+}
+
+static bool is_valid_drain(const struct message *m)
+{
+	return m->u.drain.draining == 1 || (m->u.drain.draining == 0 && m->u.drain.left_ms == 0);
+}
+
 static const struct kind kinds[MESSAGE_TYPE_END] = {
 	[MESSAGE_HELLO] = {"hello", ID_REQUIRED, 0, write_hello, read_hello, is_valid_hello},
 	[MESSAGE_WELCOME] = {"welcome", ID_REQUIRED, 0, write_welcome, read_welcome,
@@ -524,6 +541,7 @@ static const struct kind kinds[MESSAGE_TYPE_END] = {
 	[MESSAGE_QUIESCED] = {"quiesced", ID_NONE, 0, write_lease, read_lease, is_always_valid},
 	[MESSAGE_REATTACH] = {"reattach", ID_REQUIRED, 0, write_reattach, read_reattach,
 			      is_always_valid},
+	[MESSAGE_DRAIN] = {"drain", ID_NONE, 0, write_drain, read_drain, is_valid_drain},
 };
 
 /* The row of a type, or NULL. */

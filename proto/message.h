@@ -39,7 +39,9 @@ enum message_type {
 	MESSAGE_QUIESCE = 24,  /* daemon, notice: stop using this lease, keys are about to change */
 	MESSAGE_QUIESCED = 25, /* client: nothing is in flight on it; no answer of its own */
 	MESSAGE_REATTACH =
-		26,	  /* client: that lease of my tenant's is to be mine; I know its secret */
+		26, /* client: that lease of my tenant's is to be mine; I know its secret */
+	MESSAGE_DRAIN =
+		27,	  /* daemon, notice: no new leases, and all end at a time; or no more so */
 	MESSAGE_TYPE_END, /* one past the last */
 };
 
@@ -181,6 +183,11 @@ struct message_reattach {
 	uint32_t lane;
 };
 
+struct message_drain {
+	uint64_t left_ms;  /* until all leases end; 0 if there is no drain any more */
+	uint32_t draining; /* 1; 0: no more */
+};
+
 struct message_leases_ended {
 	uint16_t count;
 	struct {
@@ -212,6 +219,7 @@ struct message {
 		struct message_leases_ended leases_ended;
 		struct message_attach attach;
 		struct message_reattach reattach;
+		struct message_drain drain;
 	} u;
 };
 

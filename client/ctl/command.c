@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/text.h"
@@ -64,6 +65,31 @@ enum exit_status command_call_once(const struct options *options, const char *me
 	status = command_call(rpc, method, params, about, ret_result);
 	rpc_free(rpc);
 	return status;
+}
+
+enum exit_status command_fail_usage(const char *text, const char *about)
+{
+	char line[COMMAND_TEXT_MAX];
+
+	snprintf(line, sizeof(line), "%s%s; see mempoolctl --help", text, about);
+	command_complain(line);
+	return STATUS_USAGE;
+}
+
+bool command_parse_id(const char *text, json_int_t *ret_id)
+{
+	bool is_hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+	const char *digits = text + (is_hex ? 2 : 0);
+	unsigned long long id;
+
+	if (!*digits || digits[strspn(digits, is_hex ? "0123456789abcdefABCDEF" : "0123456789")])
+		return false;
+	errno = 0;
+	id = strtoull(digits, NULL, is_hex ? 16 : 10);
+	if (errno || id > INT64_MAX)
+		return false;
+	*ret_id = (json_int_t)id;
+	return true;
 }
 
 void command_print_json(const json_t *result)

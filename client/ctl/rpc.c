@@ -2,7 +2,8 @@
 /*
  * The calling side of the admin socket. The daemon is held to the protocol as it holds
  * us to it: an answer that does not fit the call, is too long or comes too late is an
- * error. One call at a time, so anything behind an answer's newline is one as well.
+ * error. One call at a time, so anything behind an answer's newline is one as well, unless
+ * the daemon was asked to go on telling: then it is kept for the next look.
  */
 #include "client/ctl/rpc.h"
 
@@ -30,8 +31,10 @@ struct rpc {
 	int fd;
 	uint64_t timeout_ms;
 	json_int_t last_id;
-	char *buf; /* of the answer */
+	char *buf; /* of what has come: a line that was looked at, then more */
 	size_t cap_bytes;
+	size_t used_bytes;
+	size_t line_bytes; /* of the line that was looked at, newline included */
 };
 
 /* connect() on a unix socket waits for room in the backlog no longer than SO_SNDTIMEO. */
@@ -86,7 +89,8 @@ struct rpc *rpc_free(struct rpc *rpc)
 static int wait_for(const struct rpc *rpc, short events, uint64_t until_ns)
 {
 	struct pollfd pollfd = {.fd = rpc->fd, .events = events};
-	uint64_t left_ms = clock_left_ms(until_ns, clock_now_ns());
+	uint64_t left_ms =
+		until_ns == UINT64_MAX ? POLL_MAX_MS : clock_left_ms(until_ns, clock_now_ns());
 
 	if (left_ms == 0)
 		return -ETIMEDOUT;
@@ -133,18 +137,18 @@ static int grow_buffer(struct rpc *rpc)
 	return 0;
 }
 
-static int receive_some(struct rpc *rpc, size_t *used_bytes, uint64_t until_ns)
+static int receive_some(struct rpc *rpc, uint64_t until_ns)
 {
 	ssize_t n;
-	int r = *used_bytes == rpc->cap_bytes ? grow_buffer(rpc) : 0;
+	int r = rpc->used_bytes == rpc->cap_bytes ? grow_buffer(rpc) : 0;
 
 	if (r < 0)
 		return r;
-	n = recv(rpc->fd, rpc->buf + *used_bytes, rpc->cap_bytes - *used_bytes, 0);
+	n = recv(rpc->fd, rpc->buf + rpc->used_bytes, rpc->cap_bytes - rpc->used_bytes, 0);
 	if (n == 0)
 		return -ECONNRESET;
 	if (n > 0)
-		*used_bytes += (size_t)n;
+		rpc->used_bytes += (size_t)n;
 	else if (errno != EAGAIN && errno != EINTR)
 		return -errno;
 	else
@@ -152,26 +156,36 @@ static int receive_some(struct rpc *rpc, size_t *used_bytes, uint64_t until_ns)
 	return 0;
 }
 
-/* One line, without its newline. */
-static int receive_line(struct rpc *rpc, uint64_t until_ns, size_t *ret_len_bytes)
+/* Drop the line that was looked at; what is behind it moves to the front. */
+static void forget_line(struct rpc *rpc)
 {
-	size_t used_bytes = 0, seen_bytes = 0;
+	if (rpc->line_bytes == 0)
+		return;
+	rpc->used_bytes -= rpc->line_bytes;
+	memmove(rpc->buf, rpc->buf + rpc->line_bytes, rpc->used_bytes);
+	rpc->line_bytes = 0;
+}
 
+/* One line to the front of the buffer. @until_ns: UINT64_MAX: without a limit */
+static int receive_line(struct rpc *rpc, uint64_t until_ns)
+{
+	size_t seen_bytes = 0;
+
+	forget_line(rpc);
 	for (;;) {
 		char *newline = NULL;
-		int r = receive_some(rpc, &used_bytes, until_ns);
+		int r;
 
-		if (r < 0)
-			return r;
-		if (used_bytes > seen_bytes)
-			newline = memchr(rpc->buf + seen_bytes, '\n', used_bytes - seen_bytes);
-		if (newline && newline + 1 != rpc->buf + used_bytes)
-			return -EPROTO;
+		if (rpc->used_bytes > seen_bytes)
+			newline = memchr(rpc->buf + seen_bytes, '\n', rpc->used_bytes - seen_bytes);
 		if (newline) {
-			*ret_len_bytes = used_bytes - 1;
+			rpc->line_bytes = (size_t)(newline - rpc->buf) + 1;
 			return 0;
 		}
-		seen_bytes = used_bytes;
+		seen_bytes = rpc->used_bytes;
+		r = receive_some(rpc, until_ns);
+		if (r < 0)
+			return r;
 	}
 }
 
@@ -219,29 +233,43 @@ static int read_answer(const struct rpc *rpc, const json_t *answer, json_t **ret
 	return 0;
 }
 
-static int exchange(struct rpc *rpc, const char *line, json_t **ret_answer,
-		    struct rpc_failure *failure)
+/* The line at the front of the buffer. */
+static int read_line(const struct rpc *rpc, json_t **ret_root, struct rpc_failure *failure)
 {
-	uint64_t until_ns = clock_add_ms(clock_now_ns(), rpc->timeout_ms);
 	char why[STRICT_JSON_ERROR_MAX];
-	size_t len_bytes = 0;
-	int r;
 
-	r = send_all(rpc, line, strlen(line), until_ns);
-	if (r == 0)
-		r = send_all(rpc, "\n", 1, until_ns);
-	if (r == 0)
-		r = receive_line(rpc, until_ns, &len_bytes);
+	if (strict_json_parse(rpc->buf, rpc->line_bytes - 1, why, ret_root) < 0)
+		return fail(failure, -EPROTO, "the daemon's answer is not JSON: %s", why);
+	return 0;
+}
+
+static int fail_receive(struct rpc_failure *failure, int r)
+{
 	if (r == -ETIMEDOUT)
 		return fail(failure, r, "the daemon did not answer in time");
 	if (r == -ECONNRESET)
 		return fail(failure, r, "the daemon closed the connection");
+	return fail(failure, r, "the daemon's answer could not be received: %s", strerror(-r));
+}
+
+static int exchange(struct rpc *rpc, const char *line, json_t **ret_answer,
+		    struct rpc_failure *failure)
+{
+	uint64_t until_ns = clock_add_ms(clock_now_ns(), rpc->timeout_ms);
+	int r;
+
+	forget_line(rpc);
+	/* What is there before we ask, and has not been asked for, answers nothing. */
+	if (rpc->used_bytes > 0)
+		return fail(failure, -EPROTO, "the daemon said more than it was asked for");
+	r = send_all(rpc, line, strlen(line), until_ns);
+	if (r == 0)
+		r = send_all(rpc, "\n", 1, until_ns);
+	if (r == 0)
+		r = receive_line(rpc, until_ns);
 	if (r < 0)
-		return fail(failure, r, "the daemon's answer could not be received: %s",
-			    strerror(-r));
-	if (strict_json_parse(rpc->buf, len_bytes, why, ret_answer) < 0)
-		return fail(failure, -EPROTO, "the daemon's answer is not JSON: %s", why);
-	return 0;
+		return fail_receive(failure, r);
+	return read_line(rpc, ret_answer, failure);
 }
 
 int rpc_call(struct rpc *rpc, const char *method, json_t *params, json_t **ret_result,
@@ -263,5 +291,24 @@ int rpc_call(struct rpc *rpc, const char *method, json_t *params, json_t **ret_r
 		return r;
 	r = read_answer(rpc, answer, ret_result, failure);
 	json_decref(answer);
+	return r;
+}
+
+int rpc_next(struct rpc *rpc, json_t **ret_params, struct rpc_failure *failure)
+{
+	json_t *root, *params;
+	int r = receive_line(rpc, UINT64_MAX);
+
+	if (r < 0)
+		return fail_receive(failure, r);
+	r = read_line(rpc, &root, failure);
+	if (r < 0)
+		return r;
+	params = json_object_get(root, "params");
+	if (!json_is_string(json_object_get(root, "method")) || !json_is_object(params))
+		r = fail(failure, -EPROTO, "the daemon's notification is not JSON-RPC 2.0");
+	else
+		*ret_params = json_incref(params);
+	json_decref(root);
 	return r;
 }

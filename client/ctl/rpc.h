@@ -46,4 +46,14 @@ struct rpc *rpc_free(struct rpc *rpc);
 int rpc_call(struct rpc *rpc, const char *method, json_t *params, json_t **ret_result,
 	     struct rpc_failure *failure);
 
+/**
+ * rpc_next() - wait, without a limit, for what the daemon tells without being asked again
+ * @ret_params: of its notification; the caller's reference; set on success only
+ * @failure: filled otherwise
+ *
+ * After the call of a method that asks for notifications; no other call may follow.
+ * Return: 0; -ECONNRESET: the daemon has hung up; -EPROTO or another negative errno.
+ */
+int rpc_next(struct rpc *rpc, json_t **ret_params, struct rpc_failure *failure);
+
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Turns JSON objects into aligned text by templates that the commands keep in const
- * tables. All text is ASCII after escaping, so bytes are columns. Nothing is kept
- * between calls.
+ * tables. All text is ASCII after escaping, so bytes are columns. Nothing but whether there
+ * are colours is kept between calls.
  */
 #include "client/ctl/table.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -21,8 +22,24 @@
 
 #define MISSING "-"
 
-/* Follow "a.b.c"; NULL if any of it is missing. */
-static const json_t *look_up(const json_t *object, const char *path)
+#define COLOUR_BOLD   "\033[1m"
+#define COLOUR_GREEN  "\033[32m"
+#define COLOUR_YELLOW "\033[33m"
+#define COLOUR_RED    "\033[31m"
+#define COLOUR_NONE   "\033[0m"
+
+static bool table_colours;
+
+/* What is as it should be, and what somebody should look at; all else is on its way. */
+static const char *const good_states[] = {"ok", "active", "open", "serving", NULL};
+static const char *const bad_states[] = {"banned", "removed", "over quota", NULL};
+
+void table_set_colours(bool wanted)
+{
+	table_colours = wanted;
+}
+
+const json_t *table_look_up(const json_t *object, const char *path)
 {
 	char part[PATH_MAX_BYTES];
 
@@ -90,7 +107,7 @@ static void show_list(const json_t *list, char *buf)
 
 static void show(const json_t *value, const char *kind, char *buf)
 {
-	if (*kind)
+	if (*kind && strcmp(kind, "state") != 0)
 		show_measure(value, kind, buf);
 	else if (json_is_array(value))
 		show_list(value, buf);
@@ -108,7 +125,7 @@ static void show_field(const json_t *object, const char *field, size_t field_len
 	kind = strchr(path, ':');
 	if (kind)
 		*kind++ = '\0';
-	show(look_up(object, path), kind ? kind : "", buf);
+	show(table_look_up(object, path), kind ? kind : "", buf);
 }
 
 /* What does not fit is cut. Return: the length. */
@@ -163,16 +180,74 @@ static void measure(const struct table_field *fields, const json_t *rows, size_t
 	}
 }
 
+static bool is_one_of(const char *const *words, const char *text)
+{
+	while (*words && strcmp(*words, text) != 0)
+		words++;
+	return *words != NULL;
+}
+
+static bool is_state(const struct table_field *field)
+{
+	return strstr(field->template, ":state}") != NULL;
+}
+
+static const char *state_colour(const char *state)
+{
+	if (is_one_of(good_states, state))
+		return COLOUR_GREEN;
+	return is_one_of(bad_states, state) ? COLOUR_RED : COLOUR_YELLOW;
+}
+
+/* @colour: NULL: none */
+static void print_coloured(FILE *out, const char *colour, const char *text)
+{
+	if (colour && table_colours)
+		fprintf(out, "%s%s%s", colour, text, COLOUR_NONE);
+	else
+		fputs(text, out);
+}
+
 /* No blanks at the end of a line. */
-static void print_cell(FILE *out, const struct table_field *field, size_t width, const char *cell)
+static void print_cell(FILE *out, const struct table_field *field, size_t width, const char *cell,
+		       const char *colour)
 {
 	bool is_last = !field[1].label;
+	int blanks = (int)(width - strlen(cell));
 
 	if (field->is_number)
-		fprintf(out, "%*s", (int)width, cell);
-	else
-		fprintf(out, "%-*s", is_last ? 0 : (int)width, cell);
+		fprintf(out, "%*s", blanks, "");
+	print_coloured(out, colour, cell);
+	if (!field->is_number && !is_last)
+		fprintf(out, "%*s", blanks, "");
 	fputs(is_last ? "\n" : "  ", out);
+}
+
+/* "TTL LEFT" is "ttl-left". */
+static bool is_named(const char *label, const char *column)
+{
+	for (; *label && *column; label++, column++) {
+		if (*label == ' '
+			    ? *column != '-'
+			    : tolower((unsigned char)*label) != tolower((unsigned char)*column))
+			return false;
+	}
+	return !*label && !*column;
+}
+
+bool table_find_path(const struct table_field *fields, const char *column, char *ret_path,
+		     size_t cap_bytes)
+{
+	const char *start;
+
+	for (; fields->label; fields++) {
+		start = strchr(fields->template, '{');
+		if (!start || !is_named(fields->label, column))
+			continue;
+		snprintf(ret_path, cap_bytes, "%.*s", (int)strcspn(start + 1, ":}"), start + 1);
+		return true;
+	}
+	return false;
 }
 
 int table_print(FILE *out, const struct table_field *fields, const json_t *rows)
@@ -186,12 +261,13 @@ int table_print(FILE *out, const struct table_field *fields, const json_t *rows)
 		return -ENOMEM;
 	measure(fields, rows, widths);
 	for (size_t i = 0; fields[i].label; i++)
-		print_cell(out, &fields[i], widths[i], fields[i].label);
+		print_cell(out, &fields[i], widths[i], fields[i].label, COLOUR_BOLD);
 	json_array_foreach(rows, r, row)
 	{
 		for (size_t i = 0; fields[i].label; i++) {
 			(void)fill_in(row, fields[i].template, cell);
-			print_cell(out, &fields[i], widths[i], cell);
+			print_cell(out, &fields[i], widths[i], cell,
+				   is_state(&fields[i]) ? state_colour(cell) : NULL);
 		}
 	}
 	free(widths);
@@ -209,6 +285,8 @@ void table_print_record(FILE *out, const struct table_field *fields, const json_
 	}
 	for (size_t i = 0; fields[i].label; i++) {
 		(void)fill_in(object, fields[i].template, cell);
-		fprintf(out, "%-*s  %s\n", (int)width, fields[i].label, cell);
+		fprintf(out, "%-*s  ", (int)width, fields[i].label);
+		print_coloured(out, is_state(&fields[i]) ? state_colour(cell) : NULL, cell);
+		putc('\n', out);
 	}
 }

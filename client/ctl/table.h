@@ -9,7 +9,7 @@
 /*
  * JSON for people. A template is text with fields: "{pool.bytes:size} in all" looks up
  * "bytes" in "pool" of an object. The kind behind the colon may be "size" (bytes),
- * "duration" (milliseconds), "hex" or absent (as it is). A field that is missing or of
+ * "duration" (milliseconds), "hex", "state" (coloured, where there are colours) or absent (as it is). A field that is missing or of
  * the wrong type is shown as "-". Everything the object says is made safe for a terminal.
  */
 
@@ -19,6 +19,27 @@ struct table_field {
 	const char *template;
 	bool is_number; /* columns: aligned to the right */
 };
+
+/**
+ * table_set_colours() - print in colours from now on, or not; not unless set
+ */
+void table_set_colours(bool wanted);
+
+/**
+ * table_look_up() - a member by its path, "a.b.c"
+ *
+ * Return: NULL if any of it is missing; borrowed.
+ */
+const json_t *table_look_up(const json_t *object, const char *path);
+
+/**
+ * table_find_path() - what a column shows first
+ * @column: a label, in any case and with '-' for blanks
+ *
+ * Return: false if there is no such column.
+ */
+bool table_find_path(const struct table_field *fields, const char *column, char *ret_path,
+		     size_t cap_bytes);
 
 /**
  * table_print() - print a list of objects, one a row, columns aligned

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/ctl/list.h"
 #include "common/text.h"
 #include "common/units.h"
 
@@ -42,7 +43,7 @@ static const struct quota {
 
 static const struct table_field list_fields[] = {
 	{"TENANT", "{name}", false},
-	{"STATE", "{state}", false},
+	{"STATE", "{state:state}", false},
 	{"SESSIONS", "{charged.sessions}", true},
 	{"LANES", "{charged.lanes}", true},
 	{"LEASES", "{charged.leases}", true},
@@ -68,40 +69,11 @@ static const struct table_field quota_fields[] = {
 	{"DENIED", "{denied}", true}, {NULL, NULL, false},
 };
 
-/* What is to be said first about a tenant. */
-static const char *state_of(const json_t *tenant)
-{
-	if (!json_is_true(json_object_get(tenant, "configured")))
-		return "removed";
-	if (json_integer_value(json_object_get(tenant, "ban_left_ms")) > 0)
-		return "banned";
-	return json_is_true(json_object_get(tenant, "over_quota")) ? "over quota" : "ok";
-}
-
-static void add_state(json_t *tenant)
-{
-	(void)json_object_set_new(tenant, "state", json_string(state_of(tenant)));
-}
-
 enum exit_status tenant_run_list(const struct options *options, int argc, char **argv)
 {
-	enum exit_status status;
-	json_t *result, *tenant;
-	size_t i;
-
 	(void)argc;
 	(void)argv;
-	status = command_call_once(options, "tenant.list", NULL, "", &result);
-	if (status != STATUS_OK)
-		return status;
-	if (options->json) {
-		command_print_json(result);
-	} else {
-		json_array_foreach(json_object_get(result, "tenants"), i, tenant) add_state(tenant);
-		status = command_print_table(list_fields, json_object_get(result, "tenants"));
-	}
-	json_decref(result);
-	return status;
+	return list_run(options, "tenant.list", "tenants", list_fields);
 }
 
 static json_t *used_text(const struct quota *quota, const json_t *tenant)
@@ -135,12 +107,11 @@ static json_t *quota_rows(const json_t *tenant)
 	return rows;
 }
 
-static enum exit_status print_tenant(json_t *tenant)
+static enum exit_status print_tenant(const json_t *tenant)
 {
 	json_t *rows = quota_rows(tenant);
 	enum exit_status status;
 
-	add_state(tenant);
 	table_print_record(stdout, show_fields, tenant);
 	putchar('\n');
 	status = command_print_table(quota_fields, rows);
@@ -156,15 +127,6 @@ static enum exit_status call_about(const struct options *options, const char *me
 
 	snprintf(about, sizeof(about), "tenant %.*s: ", NAME_MAX_BYTES / 2, name);
 	return command_call_once(options, method, params, about, ret_result);
-}
-
-static enum exit_status fail_usage(const char *text, const char *about)
-{
-	char line[COMMAND_TEXT_MAX];
-
-	snprintf(line, sizeof(line), "%s%s; see mempoolctl --help", text, about);
-	command_complain(line);
-	return STATUS_USAGE;
 }
 
 /* Params with the name and nothing else; NULL: it has complained. */
@@ -257,14 +219,14 @@ static enum exit_status add_quota(json_t *object, const char *text)
 	json_t *value;
 
 	if (!equals)
-		return fail_usage("--quota takes NAME=VALUE, not ", text);
+		return command_fail_usage("--quota takes NAME=VALUE, not ", text);
 	if (!quota)
-		return fail_usage("there is no such quota: ", text);
+		return command_fail_usage("there is no such quota: ", text);
 	if (json_object_get(object, quota->name))
-		return fail_usage("a quota is there twice: ", quota->name);
+		return command_fail_usage("a quota is there twice: ", quota->name);
 	value = quota_value(quota->kind, equals + 1);
 	if (!value)
-		return fail_usage("that quota takes a number: ", text);
+		return command_fail_usage("that quota takes a number: ", text);
 	return json_object_set_new(object, quota->name, value) == 0 ? STATUS_OK : STATUS_PROTOCOL;
 }
 
@@ -331,7 +293,7 @@ enum exit_status tenant_run_add(const struct options *options, int argc, char **
 {
 	(void)argc;
 	if (!options->keys)
-		return fail_usage("tenant add needs --key KEY", "");
+		return command_fail_usage("tenant add needs --key KEY", "");
 	return put(options, "tenant.add", argv[0], "added");
 }
 
@@ -339,7 +301,7 @@ enum exit_status tenant_run_set(const struct options *options, int argc, char **
 {
 	(void)argc;
 	if (!options->keys && !options->quotas && !options->save)
-		return fail_usage("tenant set needs --key, --quota or --save", "");
+		return command_fail_usage("tenant set needs --key, --quota or --save", "");
 	return put(options, "tenant.set", argv[0], "set");
 }
 

@@ -110,6 +110,7 @@ enum mempool_error {
 	MEMPOOL_E_NO_TENANT = -1090,
 	MEMPOOL_E_TENANT_EXISTS = -1091,
 	MEMPOOL_E_KEY_USED = -1092,
+	MEMPOOL_E_NO_SESSION = -1093,
 };
 
 /* Rights of a lease; at least one. */
@@ -817,7 +818,9 @@ enum mempool_event_kind {
 	MEMPOOL_EVENT_LANE_LOST = 4,
 	/* ... and this is it. */
 	MEMPOOL_EVENT_LANE_RESTORED = 5,
-	/* The daemon is about to stop. */
+	/* The daemon gives no new leases, and all that there are end in left_ms, unless its
+	 * operator thinks better of it; with left_ms 0 it is about to stop. Told anew when that
+	 * time changes. */
 	MEMPOOL_EVENT_DRAINING = 6,
 	/* The connection to the daemon is lost; code says why, if more is known than that
 	 * (MEMPOOL_E_DRAINED, MEMPOOL_E_TAKEN_OVER, MEMPOOL_E_BANNED, ...). What that means for

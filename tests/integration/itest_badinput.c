@@ -233,7 +233,8 @@ TEST(message__in_the_wrong_state)
 		bool notice = type == MESSAGE_BYE || type == MESSAGE_CREDIT ||
 			      type == MESSAGE_LANE_LOST || type == MESSAGE_LEASES_ENDED ||
 			      type == MESSAGE_REVOKE || type == MESSAGE_REVOKED ||
-			      type == MESSAGE_QUIESCE || type == MESSAGE_QUIESCED;
+			      type == MESSAGE_QUIESCE || type == MESSAGE_QUIESCED ||
+			      type == MESSAGE_DRAIN;
 		bool from_client = type == MESSAGE_BYE || type == MESSAGE_CREDIT ||
 				   type == MESSAGE_PING || type == MESSAGE_LANE_OPEN ||
 				   type == MESSAGE_LANE_CONFIRM || type == MESSAGE_ACQUIRE ||

@@ -223,7 +223,7 @@ TEST(events__daemon_stops)
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, &event));
 	CHECK_INT(event.code, MEMPOOL_E_DRAINED);
 	CHECK(told_nothing(alpha, 100));
-	CHECK_INT(mempool_renew(lease, TTL_MS), MEMPOOL_E_SESSION_LOST);
+	CHECK_INT(mempool_renew(lease, TTL_MS), MEMPOOL_E_DRAINED);
 }
 
 TEST(events__daemon_is_killed)

@@ -23,12 +23,15 @@
  *	slow-scrub	 a chunk takes long to be zeroed
  *	async		 asynchronous events are what signals say: SIGRTMIN + enum ibv_event_type;
  *			 those of a QP are of the first that is in the error state
+ *	late-damage	 the kernel tells of damaged memory when it is touched, no sooner
  *	busy-cq		 no completion queue is ever found empty: what comes belongs to nobody
  *	no-windows	 no device says that it has memory windows
  *	small-cq:N	 devices say that a completion queue has N entries at most, and it has
+ *	slow-reg:N	 the registration of the pool takes N seconds longer
+ *	block-loop	 SIGUSR1 stops the loop for good
  *	start:N		 see start.c
  *
- * The self-test of the start is left alone: but for the last three, the fault begins with the
+ * The self-test of the start is left alone: but for the last five, the fault begins with the
  * first connection, which is the first QP that rdma_cm makes.
  *
  * Thread: the loop, the verbs worker for windows and registrations, the scrubber for zeroing.
@@ -38,12 +41,15 @@
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/verbs.h"
+#include "daemon/device.h"
 #include "daemon/zero.h"
 #include "tests/seams/start.h"
 
@@ -77,6 +83,8 @@ int __real_verbs_destroy_qp(struct ibv_qp *qp);
 int __wrap_verbs_destroy_qp(struct ibv_qp *qp);
 void __real_zero_pages(void *memory, size_t len_bytes);
 void __wrap_zero_pages(void *memory, size_t len_bytes);
+int __real_prctl(int option, ...);
+int __wrap_prctl(int option, ...);
 int __real_verbs_async_fd(const struct ibv_context *context);
 int __wrap_verbs_async_fd(const struct ibv_context *context);
 int __real_verbs_get_async_event(struct ibv_context *context, struct ibv_async_event *ret_event);
@@ -85,6 +93,7 @@ void __real_verbs_ack_async_event(struct ibv_async_event *event);
 void __wrap_verbs_ack_async_event(struct ibv_async_event *event);
 
 static atomic_bool seam_armed;
+static atomic_bool seam_pool_registered;
 static atomic_uint seam_turns; /* of the fault, struck or not */
 static int seam_pipe[2] = {-1, -1};
 static struct ibv_qp *seam_qps[SEAM_QPS]; /* that rdma_cm has made, with "async" */
@@ -223,6 +232,9 @@ int __wrap_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t len_bytes, int acc
 {
 	if (start_fails("verbs_reg_mr") || seam_strikes("fail-reg"))
 		return -ENOMEM;
+	/* The pool's is the first for windows. */
+	if (access == DEVICE_POOL_ACCESS && !atomic_exchange(&seam_pool_registered, true))
+		(void)sleep((unsigned int)seam_number("slow-reg"));
 	return __real_verbs_reg_mr(pd, addr, len_bytes, access, ret_mr);
 }
 
@@ -274,6 +286,21 @@ void __wrap_zero_pages(void *memory, size_t len_bytes)
 	__real_zero_pages(memory, len_bytes);
 }
 
+/* Of those that the daemon asks for none has more arguments. */
+int __wrap_prctl(int option, ...)
+{
+	unsigned long args[4];
+	va_list list;
+
+	va_start(list, option);
+	for (int i = 0; i < 4; i++)
+		args[i] = va_arg(list, unsigned long);
+	va_end(list);
+	if (option == PR_MCE_KILL && args[0] == PR_MCE_KILL_SET && seam_is("late-damage"))
+		args[1] = PR_MCE_KILL_LATE;
+	return __real_prctl(option, args[0], args[1], args[2], args[3]);
+}
+
 /* Asynchronous events: the number of a signal becomes that of an event. */
 
 static void seam_on_signal(int signal_number)
@@ -283,10 +310,20 @@ static void seam_on_signal(int signal_number)
 	(void)!write(seam_pipe[1], &type, 1);
 }
 
+/* The signals of the workers are blocked, so this is the loop's thread. */
+static void seam_block(int signal_number)
+{
+	(void)signal_number;
+	for (;;)
+		(void)pause();
+}
+
 int __wrap_verbs_async_fd(const struct ibv_context *context)
 {
 	struct sigaction action = {.sa_handler = seam_on_signal, .sa_flags = SA_RESTART};
 
+	if (seam_is("block-loop"))
+		(void)signal(SIGUSR1, seam_block);
 	if (!seam_is("async") || pipe2(seam_pipe, O_NONBLOCK | O_CLOEXEC) < 0)
 		return __real_verbs_async_fd(context);
 	for (int type = IBV_EVENT_CQ_ERR; type <= IBV_EVENT_PORT_ERR; type++)

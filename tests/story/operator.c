@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "tests/story/command.h"
 #include "tests/story/tell.h"
+#include "tests/story/unit.h"
 
 #define OPERATOR_START_MS    90000
 #define OPERATOR_STOP_MS     60000
@@ -27,6 +28,8 @@
 #define OPERATOR_UNREACHABLE 3 /* mempoolctl: no daemon can be reached */
 #define OPERATOR_LOG_LINES   "40"
 #define OPERATOR_ARGS_MAX    10
+#define OPERATOR_SOCKET	     "/run/mempoold/admin.sock"
+#define OPERATOR_STATE	     "/var/lib/mempoold"
 
 static uint64_t operator_ms_since(uint64_t since_ns)
 {
@@ -122,8 +125,9 @@ static int operator_write_config(const struct operator* op, const char *address,
 	if (list == NULL)
 		return -1;
 	config = json_pack("{s:s,s:[s],s:s,s:s,s:s,s:o}", "pool_size", pool_size, "listen", address,
-			   "admin_socket", op->socket, "state_dir", op->folder, "log_level",
-			   "debug", "tenants", list);
+			   "admin_socket", op->socket, "state_dir",
+			   op->service != NULL ? OPERATOR_STATE : op->folder, "log_level", "debug",
+			   "tenants", list);
 	r = config == NULL ? -1 : json_dump_file(config, op->config, JSON_INDENT(4));
 	json_decref(config);
 	return r < 0 ? tell_failure("cannot write %s", op->config) : 0;
@@ -138,6 +142,11 @@ int operator_init(struct operator* op, const char *address, uint64_t pool_bytes,
 	(void)snprintf(op->config, sizeof(op->config), "%.100s/mempoold.conf", op->folder);
 	(void)snprintf(op->log, sizeof(op->log), "%.100s/mempoold.log", op->folder);
 	(void)snprintf(op->socket, sizeof(op->socket), "%.90s/admin.sock", op->folder);
+	op->service = getenv("MEMPOOL_SERVICE");
+	if (op->service != NULL) {
+		(void)snprintf(op->config, sizeof(op->config), "%s", MEMPOOL_CONFIG);
+		(void)snprintf(op->socket, sizeof(op->socket), "%s", OPERATOR_SOCKET);
+	}
 	return operator_write_config(op, address, tenants);
 }
 
@@ -213,19 +222,35 @@ static int operator_check_status(const struct operator* op, json_t *status)
 	return 0;
 }
 
-int operator_start(struct operator* op, const char *address)
+/* A service serves when systemctl returns. */
+static int operator_start_daemon(struct operator* op)
 {
 	const char *argv[] = {"mempoold", "--config", op->config, NULL};
+	uint64_t started_ns = clock_now_ns();
+	int r;
+
+	if (op->service != NULL) {
+		if (unit_start(op->service, &op->daemon) < 0)
+			return -1;
+	} else {
+		r = command_start(argv, op->log, &op->daemon);
+		if (r < 0)
+			return tell_failure("cannot start mempoold: %s", strerrordesc_np(-r));
+	}
+	tell("mempoold runs as process %d, configured by %s", (int)op->daemon, op->config);
+	return op->service != NULL
+		       ? 0
+		       : operator_wait_ready(op, clock_add_ms(started_ns, OPERATOR_START_MS));
+}
+
+int operator_start(struct operator* op, const char *address)
+{
 	const char *const words[3] = {"status", NULL, NULL};
 	uint64_t started_ns = clock_now_ns();
 	json_t *status;
 	int r;
 
-	r = command_start(argv, op->log, &op->daemon);
-	if (r < 0)
-		return tell_failure("cannot start mempoold: %s", strerrordesc_np(-r));
-	tell("mempoold runs as process %d, configured by %s", (int)op->daemon, op->config);
-	if (operator_wait_ready(op, clock_add_ms(started_ns, OPERATOR_START_MS)) < 0)
+	if (operator_start_daemon(op) < 0)
 		return -1;
 	tell("it serves after %" PRIu64 " ms", operator_ms_since(started_ns));
 	if (operator_ask(op, words, &status) < 0)
@@ -338,18 +363,25 @@ static int operator_check_gone(const struct operator* op)
 	return 0;
 }
 
+static int operator_stop_daemon(struct operator* op, int *ret_status)
+{
+	if (op->service != NULL)
+		return unit_stop(op->service, ret_status);
+	if (kill(op->daemon, SIGTERM) < 0)
+		return tell_failure("cannot signal the daemon: %s", strerrordesc_np(errno));
+	if (command_wait(op->daemon, OPERATOR_STOP_MS, ret_status) < 0)
+		return tell_failure("the daemon has not ended %d ms after SIGTERM",
+				    OPERATOR_STOP_MS);
+	return 0;
+}
+
 int operator_stop(struct operator* op)
 {
 	uint64_t since_ns = clock_now_ns();
-	int status;
-	int r;
+	int status = -1;
 
-	if (kill(op->daemon, SIGTERM) < 0)
-		return tell_failure("cannot signal the daemon: %s", strerrordesc_np(errno));
-	r = command_wait(op->daemon, OPERATOR_STOP_MS, &status);
-	if (r < 0)
-		return tell_failure("the daemon has not ended %d ms after SIGTERM",
-				    OPERATOR_STOP_MS);
+	if (operator_stop_daemon(op, &status) < 0)
+		return -1;
 	op->daemon = 0;
 	tell("exit status %d, %" PRIu64 " ms after SIGTERM", status, operator_ms_since(since_ns));
 	if (status != 0)
@@ -363,9 +395,13 @@ static void operator_print_log(const struct operator* op)
 	char *text = NULL;
 	int status;
 
+	tell_chapter("The end of the daemon's log");
+	if (op->service != NULL) {
+		unit_print_log(op->service);
+		return;
+	}
 	if (command_run(argv, &text, &status) < 0)
 		return;
-	tell_chapter("The end of the daemon's log");
 	tell_block(text);
 	free(text);
 }
@@ -382,11 +418,15 @@ static void operator_remove_folder(const struct operator* op)
 
 void operator_deinit(struct operator* op, int passed)
 {
-	if (op->daemon != 0) {
+	int status;
+
+	if (op->daemon != 0 && op->service != NULL) {
+		(void)unit_stop(op->service, &status);
+	} else if (op->daemon != 0) {
 		(void)kill(op->daemon, SIGKILL);
 		(void)waitpid(op->daemon, NULL, 0);
-		op->daemon = 0;
 	}
+	op->daemon = 0;
 	if (op->log[0] == '\0')
 		return;
 	if (!passed)

@@ -20,11 +20,15 @@ struct operator
 	char socket[OPERATOR_PATH_MAX];
 	char uri[OPERATOR_PATH_MAX]; /* what tenants connect to; with the daemon's key */
 	uint64_t pool_bytes;
-	pid_t daemon; /* 0: does not run */
+	pid_t daemon;	     /* 0: does not run */
+	const char *service; /* the unit of systemd's that it is, or NULL */
 };
 
 /**
  * operator_init() - make the folder, the tenants' keys and the configuration
+ *
+ * MEMPOOL_SERVICE: the daemon is this unit, and its configuration is written where it is read.
+ *
  * @tenants: names, up to a NULL; the key file of each is FOLDER/NAME.key
  */
 int operator_init(struct operator* op, const char *address, uint64_t pool_bytes,

@@ -21,6 +21,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "daemon/admin_socket.h"
 #include "tests/unit/test.h"
 
 #define WAIT_MS	 5000
@@ -42,6 +43,8 @@ struct fixture {
 	size_t held_count;
 	char text[TEXT_CAP]; /* the last line received */
 };
+
+static int given_fd = -1; /* that somebody else listens on, for the next start */
 
 static void call_echo(struct admin_request *request, json_t *params, void *context)
 {
@@ -109,17 +112,49 @@ static const struct admin_method short_methods[] = {
 	{NULL, NULL},
 };
 
+static void call_follow(struct admin_request *request, json_t *params, void *context)
+{
+	(void)params;
+	(void)context;
+	admin_follow(request, json_true());
+}
+
+/* Tells all who follow, the one who asks perhaps among them, and answers. */
+static void call_tell(struct admin_request *request, json_t *params, void *context)
+{
+	struct fixture *f = context;
+
+	admin_publish(f->admin, json_incref(params));
+	admin_reply(request, json_true());
+}
+
 static const struct admin_method long_methods[] = {
-	{"long", call_long},
-	{"flush", call_flush},
-	{NULL, NULL},
+	{"follow", call_follow}, {"tell", call_tell}, {"long", call_long},
+	{"flush", call_flush},	 {NULL, NULL},
 };
 
 static const struct admin_method *const tables[] = {short_methods, long_methods, NULL};
 
+static int start_at(struct fixture *f, const char *path, struct admin **ret_admin)
+{
+	struct admin_socket *door;
+	int r = admin_socket_new(path, getegid(), &door);
+
+	if (r < 0)
+		return r;
+	if (given_fd >= 0)
+		r = admin_socket_adopt(door, given_fd);
+	given_fd = -1;
+	if (r == 0)
+		r = admin_new(f->base, door, tables, f, ret_admin);
+	if (r < 0)
+		admin_socket_free(door);
+	return r;
+}
+
 static int start(struct fixture *f)
 {
-	return admin_new(f->base, f->path, tables, f, &f->admin);
+	return start_at(f, f->path, &f->admin);
 }
 
 static struct fixture *fixture_new(void)
@@ -286,11 +321,11 @@ TEST(admin_new__live_daemon)
 	FIXTURE = fixture_start();
 	struct admin *second = NULL;
 
-	CHECK_INT(admin_new(f->base, f->path, tables, f, &second), -EADDRINUSE);
+	CHECK_INT(start_at(f, f->path, &second), -EADDRINUSE);
 	CHECK_INT(access(f->path, F_OK), 0);
 	/* The lock alone must tell, too. */
 	CHECK_INT(unlink(f->path), 0);
-	CHECK_INT(admin_new(f->base, f->path, tables, f, &second), -EADDRINUSE);
+	CHECK_INT(start_at(f, f->path, &second), -EADDRINUSE);
 	CHECK(!second);
 	CHECK_INT(access(f->path, F_OK), -1);
 }
@@ -341,6 +376,24 @@ TEST(admin_new__not_a_socket)
 	CHECK_INT(st.st_mode, S_IFREG | 0600);
 }
 
+/* Its file is made by the service manager, and stays. */
+TEST(admin_new__socket_of_the_service_manager)
+{
+	FIXTURE = fixture_new();
+	struct stat before, after;
+
+	given_fd = bind_foreign(f);
+	CHECK_INT(listen(given_fd, 8), 0);
+	CHECK_INT(fcntl(given_fd, F_SETFL, O_NONBLOCK), 0);
+	CHECK_INT(stat(f->path, &before), 0);
+	CHECK_INT(start(f), 0);
+	CLIENT fd = client_new(f);
+	CHECK_STR(ask(f, fd, REQUEST("1", "echo")), RESULT("1", "{}"));
+	f->admin = admin_free(f->admin);
+	CHECK_INT(stat(f->path, &after), 0);
+	CHECK_INT(after.st_ino, before.st_ino);
+}
+
 TEST(admin_new__path_length)
 {
 	FIXTURE = fixture_new();
@@ -351,16 +404,16 @@ TEST(admin_new__path_length)
 	strcpy(kept, f->path);
 	memset(path + used, 'x', sizeof(path) - (size_t)used);
 	path[108] = '\0';
-	CHECK_INT(admin_new(f->base, path, tables, f, &f->admin), -ENAMETOOLONG);
+	CHECK_INT(start_at(f, path, &f->admin), -ENAMETOOLONG);
 	path[107] = '\0';
-	CHECK_INT(admin_new(f->base, path, tables, f, &f->admin), 0);
+	CHECK_INT(start_at(f, path, &f->admin), 0);
 	CHECK_INT(access(path, F_OK), 0);
 	f->admin = admin_free(f->admin);
 	CHECK_INT(access(path, F_OK), -1);
 	strcpy(path + 107, ".lock");
 	CHECK_INT(unlink(path), 0);
-	CHECK_INT(admin_new(f->base, "", tables, f, &f->admin), -EINVAL);
-	CHECK_INT(admin_new(f->base, "/nonexistent/x", tables, f, &f->admin), -ENOENT);
+	CHECK_INT(start_at(f, "", &f->admin), -EINVAL);
+	CHECK_INT(start_at(f, "/nonexistent/x", &f->admin), -ENOENT);
 }
 
 TEST(admin_free__removes_own_file)
@@ -769,4 +822,154 @@ TEST(admin_connection__descriptor_becomes_free)
 	close(first);
 	CHECK_STR(ask(f, second, REQUEST("1", "echo")), RESULT("1", "{}"));
 	CHECK(clock_now_ns() - before_ns < 500 * CLOCK_NS_PER_MS);
+}
+
+/* Following */
+
+#define EVENT(params) "{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":" params "}"
+#define CUT	      EVENT("{\"event\":\"cut\",\"reason\":\"events came faster than they were read\"}")
+
+TEST(admin_follow__told_from_then_on)
+{
+	FIXTURE = fixture_start();
+	CLIENT fd = client_new(f);
+	CLIENT other = client_new(f);
+
+	CHECK(!admin_has_followers(f->admin));
+	admin_publish(f->admin, json_pack("{s:i}", "n", 1));
+	CHECK_STR(ask(f, fd, REQUEST("1", "follow")), RESULT("1", "true"));
+	CHECK_STR(ask(f, other, REQUEST("1", "echo")), RESULT("1", "{}"));
+	CHECK(admin_has_followers(f->admin));
+	admin_publish(f->admin, json_pack("{s:i}", "n", 2));
+	admin_publish(f->admin, NULL);
+	admin_publish(f->admin, json_pack("{s:i}", "n", 3));
+	CHECK_STR(client_line(f, fd), EVENT("{\"n\":2}"));
+	CHECK_STR(client_line(f, fd), EVENT("{\"n\":3}"));
+	CHECK(client_is_quiet(f, other, 20));
+	/* Who follows may still ask; twice is as good as once. */
+	CHECK_STR(ask(f, fd, REQUEST("2", "follow")), RESULT("2", "true"));
+	CHECK_STR(ask(f, fd, REQUEST("3", "tell")), EVENT("{}"));
+	CHECK_STR(client_line(f, fd), RESULT("3", "true"));
+	CHECK(client_is_quiet(f, fd, 20));
+}
+
+TEST(admin_follow__hang_up)
+{
+	FIXTURE = fixture_start();
+	int fd = client_new(f);
+
+	CHECK_STR(ask(f, fd, REQUEST("1", "follow")), RESULT("1", "true"));
+	close(fd);
+	run_loop_ms(f, 20);
+	CHECK(!admin_has_followers(f->admin));
+	admin_publish(f->admin, json_pack("{s:i}", "n", 1));
+}
+
+static char *long_text(size_t len)
+{
+	char *text = malloc(len + 1);
+
+	if (!text)
+		abort();
+	memset(text, 'x', len);
+	text[len] = '\0';
+	return text;
+}
+
+/* Publishes until somebody is cut off. Return: how many events. */
+static unsigned int publish_until_cut(struct fixture *f)
+{
+	char *text = long_text(1000);
+	unsigned int count = 0;
+
+	while (admin_has_followers(f->admin) && count < 100000) {
+		admin_publish(f->admin, json_pack("{s:i,s:s}", "n", count++, "x", text));
+		run_loop(f);
+	}
+	free(text);
+	return count;
+}
+
+/* How many events come, in order, before the last line, which says why it ends. */
+static void count_until_cut(struct fixture *f, int fd, unsigned int *ret_count)
+{
+	unsigned int count = 0;
+	const char *line;
+
+	for (;;) {
+		char start[96];
+
+		line = client_line(f, fd);
+		snprintf(start, sizeof(start),
+			 "{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":{\"n\":%u,", count);
+		if (strncmp(line, start, strlen(start)) != 0)
+			break;
+		count++;
+	}
+	CHECK_STR(line, CUT);
+	CHECK_STR(client_line(f, fd), "(closed)");
+	*ret_count = count;
+}
+
+TEST(admin_follow__slow_reader_is_cut)
+{
+	FIXTURE = fixture_start();
+	CLIENT slow = client_new(f);
+	CLIENT asking = client_new(f);
+	unsigned int published, received = 0;
+
+	CHECK_STR(ask(f, slow, REQUEST("1", "follow")), RESULT("1", "true"));
+	published = publish_until_cut(f);
+	/* A quarter of a MiB here, and what the kernel takes. */
+	CHECK(published > 250);
+	CHECK(published < 1000);
+	CHECK_STR(ask(f, asking, REQUEST("1", "echo")), RESULT("1", "{}"));
+	count_until_cut(f, slow, &received);
+	CHECK_INT(received, published - 1);
+}
+
+/* A reader that stops for longer than answers may wait has its last line, too. */
+TEST(admin_follow__stalled_reader_is_cut)
+{
+	FIXTURE = fixture_start();
+	char *text = long_text(1000);
+	unsigned int published = 0, received = 0;
+	uint64_t until_ns;
+
+	admin_set_write_timeout(f->admin, 500);
+	CLIENT slow = client_new(f);
+	CHECK_STR(ask(f, slow, REQUEST("1", "follow")), RESULT("1", "true"));
+	/* More than the kernel takes, less than would be cut at once. */
+	while (published < 270) {
+		admin_publish(f->admin, json_pack("{s:i,s:s}", "n", published++, "x", text));
+		if (published % 50 == 0)
+			run_loop(f);
+	}
+	free(text);
+	CHECK(admin_has_followers(f->admin));
+	until_ns = clock_add_ms(clock_now_ns(), WAIT_MS);
+	while (admin_has_followers(f->admin) && clock_now_ns() < until_ns)
+		run_loop(f);
+	CHECK(!admin_has_followers(f->admin));
+	run_loop_ms(f, 300);
+	count_until_cut(f, slow, &received);
+	CHECK_INT(received, published);
+}
+
+/* A reader that keeps up is never cut, however much there is. */
+TEST(admin_follow__fast_reader)
+{
+	FIXTURE = fixture_start();
+	CLIENT fd = client_new(f);
+	char *text = long_text(1000);
+	unsigned int right = 0;
+
+	CHECK_STR(ask(f, fd, REQUEST("1", "follow")), RESULT("1", "true"));
+	for (unsigned int i = 0; i < 3000; i++) {
+		admin_publish(f->admin, json_pack("{s:s}", "x", text));
+		right += strlen(client_line(f, fd)) > 1000;
+	}
+	free(text);
+	CHECK_INT(right, 3000);
+	CHECK(admin_has_followers(f->admin));
 }

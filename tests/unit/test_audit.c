@@ -732,6 +732,8 @@ struct capture {
 static struct capture capture_begin(void)
 {
 	struct capture capture;
+	char stream[64];
+	struct stat st;
 	int fds[2];
 
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) < 0)
@@ -740,7 +742,12 @@ static struct capture capture_begin(void)
 	capture.read_fd = fds[0];
 	(void)dup2(fds[1], STDERR_FILENO);
 	(void)close(fds[1]);
-	setenv("JOURNAL_STREAM", "8:1", 1);
+	/* As systemd sets it: the file that standard error is. */
+	if (fstat(STDERR_FILENO, &st) < 0)
+		abort();
+	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
+		 (unsigned long long)st.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
 	return capture;
 }
 

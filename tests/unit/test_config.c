@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/mapping.h"
 #include "tests/unit/test.h"
 
 #define REQUIRED "\"listen\":[\"10.77.0.1:7471\"],\"pool_size\":\"1GiB\""
@@ -100,7 +101,11 @@ TEST(config_defaults__values)
 	CHECK_INT(c.device_wait_ms, 60000);
 	CHECK_INT(c.listen_count, 0);
 	CHECK_INT(c.pool_size_bytes, 0);
+	CHECK_INT(c.hugepages, MAPPING_PAGES_NONE);
+	CHECK_STR(c.numa_node, "any");
+	CHECK_INT(config_numa_node(&c), MAPPING_ANY_NODE);
 	CHECK_STR(c.admin_socket, "/run/mempoold/admin.sock");
+	CHECK_STR(c.admin_group, "");
 	CHECK_INT(c.ttl_default_ms, 30000);
 	CHECK_INT(c.ttl_max_ms, 3600000);
 	CHECK_INT(c.isolation, CONFIG_ISOLATION_AUTO);
@@ -114,6 +119,9 @@ TEST(config_defaults__values)
 	CHECK_INT(c.lane_send_queue, 128);
 	CHECK_INT(c.read_depth, 16);
 	CHECK_INT(c.backlog, 128);
+	CHECK_INT(c.traffic_class, 0);
+	CHECK_INT(c.ack_timeout_ms, 0);
+	CHECK_INT(c.path_mtu_min, CONFIG_MTU_ANY);
 	CHECK_INT(c.handshake_timeout_ms, 5000);
 	CHECK_INT(c.lane_offer_ms, 10000);
 	CHECK_INT(c.lane_sweep_ms, 5000);
@@ -132,6 +140,7 @@ TEST(config_defaults__values)
 	CHECK_INT(c.strike_decay_ms, 60000);
 	CHECK_INT(c.heartbeat_ms, 5000);
 	CHECK_INT(c.orphan_grace_ms, 0);
+	CHECK_INT(c.stop_drain_ms, 100);
 	CHECK_STR(c.audit_log, "");
 	CHECK_INT(c.log_level, LOG_LEVEL_INFO);
 	CHECK(!c.tenants);
@@ -145,7 +154,8 @@ TEST(config_load__every_key)
 
 	load_text("{\"device\":\"rxe0\",\"device_wait\":\"0\","
 		  "\"listen\":[\"10.77.0.1:7471\",\"[fd00::1]:1\",\"host.example:65535\"],"
-		  "\"pool_size\":\"64TiB\",\"admin_socket\":\"/tmp/a\",\"ttl_default\":\"1ms\","
+		  "\"pool_size\":\"64TiB\",\"admin_socket\":\"/tmp/a\","
+		  "\"admin_group\":\"adm\",\"ttl_default\":\"1ms\","
 		  "\"ttl_max\":\"30d\",\"isolation\":\"unverified\",\"window_max\":\"2GiB\","
 		  "\"scrub_chunk\":\"4KiB\",\"sessions_max\":1,\"lanes_max\":2,\"leases_max\":3,"
 		  "\"lane_leases_max\":4,\"control_receives\":5,\"lane_send_queue\":6,"
@@ -172,6 +182,7 @@ TEST(config_load__every_key)
 	CHECK_STR(c->listen[2], "host.example:65535");
 	CHECK_INT(c->pool_size_bytes, UINT64_C(64) << 40);
 	CHECK_STR(c->admin_socket, "/tmp/a");
+	CHECK_STR(c->admin_group, "adm");
 	CHECK_INT(c->ttl_default_ms, 1);
 	CHECK_INT(c->ttl_max_ms, UINT64_C(2592000000));
 	CHECK_INT(c->isolation, CONFIG_ISOLATION_UNVERIFIED);
@@ -802,7 +813,7 @@ TEST(config_print_schema__rows)
 	fclose(out);
 	for (size_t i = 0; i < len; i++)
 		lines += text[i] == '\n';
-	CHECK_INT(lines, 57);
+	CHECK_INT(lines, 64);
 	CHECK(strstr(text,
 		     "\npool_size                            size      (required)              "
 		     "  1MiB..64TiB, a multiple of 4KiB "));
@@ -841,7 +852,7 @@ TEST(config_load__example)
 		CHECK(json_object_get(example, line));
 		keys++;
 	}
-	CHECK_INT(keys, 44);
+	CHECK_INT(keys, 51);
 	json_decref(example);
 	free(help);
 }
@@ -856,7 +867,10 @@ static const struct {
 	{"device_wait", "\"1s\"", true},
 	{"listen", "[\"10.77.0.1:7471\", \"10.77.0.2:7471\"]", true},
 	{"pool_size", "\"2GiB\"", true},
+	{"hugepages", "\"2MiB\"", true},
+	{"numa_node", "\"0\"", true},
 	{"admin_socket", "\"/other\"", true},
+	{"admin_group", "\"other\"", true},
 	{"ttl_default", "\"31s\"", false},
 	{"ttl_max", "\"2h\"", false},
 	{"isolation", "\"windows\"", true},
@@ -870,6 +884,9 @@ static const struct {
 	{"lane_send_queue", "7", true},
 	{"read_depth", "7", true},
 	{"backlog", "7", true},
+	{"traffic_class", "7", true},
+	{"ack_timeout", "\"7s\"", true},
+	{"path_mtu_min", "\"1024\"", true},
 	{"handshake_timeout", "\"7s\"", false},
 	{"lane_offer", "\"7s\"", false},
 	{"lane_sweep", "\"7s\"", false},
@@ -893,6 +910,7 @@ static const struct {
 	{"strike_decay", "\"7s\"", false},
 	{"heartbeat", "\"7s\"", false},
 	{"orphan_grace", "\"7s\"", false},
+	{"stop_drain", "\"7s\"", false},
 	{"audit_log", "\"/other\"", true},
 	{"log_level", "\"warn\"", false},
 };
@@ -920,7 +938,7 @@ TEST(config_keep__every_key)
 	struct loaded running, loaded, again;
 	json_t *kept;
 
-	CHECK_INT(CHANGE_COUNT, 43);
+	CHECK_INT(CHANGE_COUNT, 50);
 	load_text("{" REQUIRED "}", &running);
 	CHECK_INT(running.r, 0);
 	for (size_t i = 0; i < CHANGE_COUNT; i++) {
@@ -959,6 +977,75 @@ TEST(config_keep__tenants_are_new)
 	CHECK_STR(loaded.config.tenants[0].name, "a");
 	json_decref(kept);
 	config_free(&loaded.config);
+}
+
+TEST(config_load__numa_node)
+{
+	static const struct {
+		const char *text;
+		int node;
+	} taken[] = {{"any", MAPPING_ANY_NODE}, {"0", 0}, {"7", 7}, {"1023", 1023}};
+	static const char *const refused[] = {"1024", "-1", "1KiB", "one", " 1", "0x1"};
+	struct loaded loaded;
+	char member[64];
+
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		snprintf(member, sizeof(member), "\"numa_node\":\"%s\"", taken[i].text);
+		load_member(member, &loaded);
+		CHECK_STR(loaded.error, "");
+		CHECK_INT(config_numa_node(&loaded.config), taken[i].node);
+	}
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		char error[256];
+
+		snprintf(member, sizeof(member), "\"numa_node\":\"%s\"", refused[i]);
+		snprintf(error, sizeof(error),
+			 ": numa_node: \"%s\" is not valid; allowed: 1..4 characters of the form "
+			 "\"any\" or a number up to \"1023\"",
+			 refused[i]);
+		check_refused(member, error);
+	}
+	check_refused("\"numa_node\":0",
+		      ": numa_node: 0 is not a string; allowed: 1..4 characters of the form "
+		      "\"any\" or a number up to \"1023\"");
+}
+
+/* The pool consists of whole pages. */
+TEST(config_load__hugepages)
+{
+	static const struct {
+		const char *pages;
+		const char *size;
+		const char *error;
+	} cases[] = {
+		{"none", "1028KiB", ""},
+		{"2MiB", "2MiB", ""},
+		{"2MiB", "1GiB", ""},
+		{"2MiB", "3MiB",
+		 ": pool_size: 3145728B is not a whole number of pages; allowed with hugepages "
+		 "2MiB: multiples of 2 MiB"},
+		{"1GiB", "3GiB", ""},
+		{"1GiB", "1026MiB",
+		 ": pool_size: 1075838976B is not a whole number of pages; allowed with hugepages "
+		 "1GiB: multiples of 1 GiB"},
+		{"4MiB", "1GiB",
+		 ": hugepages: \"4MiB\" is not one of the choices; allowed: none|2MiB|1GiB"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct loaded loaded;
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			 "{\"listen\":[\"10.77.0.1:7471\"],\"hugepages\":\"%s\","
+			 "\"pool_size\":\"%s\"}",
+			 cases[i].pages, cases[i].size);
+		load_text(text, &loaded);
+		CHECK_STR(loaded.error, cases[i].error);
+	}
+	CHECK_STR(config_hugepages_name(MAPPING_PAGES_2MIB), "2MiB");
+	CHECK_STR(config_hugepages_name(3), "unknown");
+	CHECK_STR(config_hugepages_name(-1), "unknown");
 }
 
 TEST(config_isolation_name__all)

@@ -63,6 +63,7 @@ TEST(error_list__numbers_fixed)
 	CHECK_INT(ERROR_NO_TENANT, 1090);
 	CHECK_INT(ERROR_TENANT_EXISTS, 1091);
 	CHECK_INT(ERROR_KEY_USED, 1092);
+	CHECK_INT(ERROR_NO_SESSION, 1093);
 }
 
 /* Linux's errno values end far below, so the negative of a code is never taken for one. */

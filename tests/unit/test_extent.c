@@ -685,7 +685,8 @@ static size_t model_longest(const struct model *model, bool with_dirty)
 	for (size_t i = 0; i < MODEL_PAGES; i++) {
 		enum extent_state state = model->pages[i];
 
-		if (state == EXTENT_FREE || (with_dirty && state != EXTENT_LEASED))
+		if (state == EXTENT_FREE ||
+		    (with_dirty && (state == EXTENT_DIRTY || state == EXTENT_SCRUBBING)))
 			run_pages++;
 		else
 			run_pages = 0;
@@ -897,7 +898,7 @@ static void model_step(struct model *model, uint64_t take_share)
 
 static void model_check_totals(const struct model *model)
 {
-	uint64_t pages[4] = {0};
+	uint64_t pages[EXTENT_RETIRED + 1] = {0};
 
 	for (size_t i = 0; i < MODEL_PAGES; i++)
 		pages[model->pages[i]]++;
@@ -927,5 +928,100 @@ TEST(extent_map__random_steps_against_model)
 		model_advance(&model);
 	extent_map_check(model.map);
 	check_totals(model.map, MODEL_PAGES, 0, 0, MODEL_PAGES);
+	extent_map_free(model.map);
+}
+
+static uint64_t retired_pages(const struct extent_map *map)
+{
+	struct extent_totals totals;
+
+	extent_map_totals(map, &totals);
+	return totals.retired_bytes / PAGE;
+}
+
+/* Only what is free, whole pages, and what is left on both sides is free still. */
+TEST(extent_retire__parts)
+{
+	struct extent *extents[4];
+	struct extent *taken;
+	struct extent_map *map;
+
+	CHECK_INT(extent_map_new(20 * PAGE, PAGE, &map), 0);
+	take_each_page(map, extents, 4);
+	/* In the middle of the free range; a byte is a page. */
+	CHECK_INT(extent_retire(map, 10 * PAGE + 5, 1), PAGE);
+	check_totals(map, 15, 4, 0, 9);
+	extent_map_check(map);
+	/* Again: nothing of it is free any more. */
+	CHECK_INT(extent_retire(map, 10 * PAGE, PAGE), 0);
+	/* At its ends. */
+	CHECK_INT(extent_retire(map, 4 * PAGE, PAGE), PAGE);
+	CHECK_INT(extent_retire(map, 19 * PAGE, PAGE), PAGE);
+	check_totals(map, 13, 4, 0, 8);
+	/* Leased pages stay; the free one behind them goes. */
+	CHECK_INT(extent_retire(map, 2 * PAGE, 4 * PAGE), PAGE);
+	check_totals(map, 12, 4, 0, 8);
+	extent_map_check(map);
+	/* Nothing that is retired is lent or grown into. */
+	CHECK_INT(extent_take(map, 9 * PAGE, &taken), -ENOSPC);
+	CHECK_INT(extent_grow(map, extents[3], 2 * PAGE), -ENOSPC);
+	CHECK_INT(extent_map_could_fit(map, 9 * PAGE), false);
+	CHECK_INT(extent_map_could_fit(map, 8 * PAGE), true);
+	CHECK_INT(extent_take(map, 8 * PAGE, &taken), 0);
+	CHECK_INT(extent_offset_bytes(taken), 11 * PAGE);
+	CHECK_INT(retired_pages(map), 4);
+	extent_map_free(map);
+}
+
+TEST(extent_retire__beyond_the_pool)
+{
+	struct extent_map *map;
+
+	CHECK_INT(extent_map_new(4 * PAGE, PAGE, &map), 0);
+	CHECK_INT(extent_retire(map, 4 * PAGE, PAGE), 0);
+	CHECK_INT(extent_retire(map, UINT64_MAX - PAGE, 2 * PAGE), 0);
+	CHECK_INT(extent_retire(map, 3 * PAGE, UINT64_MAX), PAGE);
+	extent_map_check(map);
+	CHECK_INT(extent_retire(map, 0, 100 * PAGE), 3 * PAGE);
+	check_totals(map, 0, 0, 0, 0);
+	extent_map_check(map);
+	CHECK_INT(extent_retire(map, 0, 100 * PAGE), 0);
+	extent_map_free(map);
+}
+
+static void model_retire(struct model *model)
+{
+	uint64_t first = random_below(&model->random, MODEL_PAGES);
+	uint64_t count = random_below(&model->random, 3) + 1;
+	uint64_t bytes = 0;
+
+	for (uint64_t i = first; i < first + count && i < MODEL_PAGES; i++) {
+		if (model->pages[i] != EXTENT_FREE)
+			continue;
+		model->pages[i] = EXTENT_RETIRED;
+		bytes += PAGE;
+	}
+	CHECK_INT(extent_retire(model->map, first * PAGE, count * PAGE), bytes);
+}
+
+TEST(extent_map__random_steps_with_damage)
+{
+	static struct model model;
+
+	model = (struct model){.random = random_start()};
+	CHECK_INT(extent_map_new(MODEL_PAGES * PAGE, PAGE, &model.map), 0);
+	for (unsigned int step = 0; step < MODEL_STEPS; step++) {
+		if (random_below(&model.random, 100) == 0 &&
+		    retired_pages(model.map) < MODEL_PAGES / 4)
+			model_retire(&model);
+		model_step(&model, step / 500 % 2 == 0 ? 45 : 12);
+		model_check_totals(&model);
+		extent_map_check(model.map);
+	}
+	CHECK(retired_pages(model.map) >= MODEL_PAGES / 4);
+	while (model.taken_count > 0)
+		model_advance(&model);
+	extent_map_check(model.map);
+	model_check_totals(&model);
 	extent_map_free(model.map);
 }

@@ -34,7 +34,7 @@ static const uint16_t types[] = {
 	MESSAGE_ACQUIRE,    MESSAGE_GRANT,	  MESSAGE_RENEW,	MESSAGE_RENEWED,
 	MESSAGE_RELEASE,    MESSAGE_RELEASED,	  MESSAGE_LEASES_ENDED, MESSAGE_ATTACH,
 	MESSAGE_REVOKE,	    MESSAGE_REVOKED,	  MESSAGE_MODIFY,	MESSAGE_QUIESCE,
-	MESSAGE_QUIESCED,   MESSAGE_REATTACH,
+	MESSAGE_QUIESCED,   MESSAGE_REATTACH,	  MESSAGE_DRAIN,
 };
 
 #define TYPES (sizeof(types) / sizeof(types[0]))
@@ -235,6 +235,10 @@ static void fill_payload(struct message *m, enum variant variant)
 	case MESSAGE_REVOKE:
 		fill_revoke(m, variant);
 		break;
+	case MESSAGE_DRAIN:
+		m->u.drain.left_ms = number(variant, 1);
+		m->u.drain.draining = variant != LOWEST;
+		break;
 	case MESSAGE_MODIFY:
 		m->u.modify.lease_id = number(variant, 1);
 		m->u.modify.len_bytes = number(variant, 2);
@@ -258,6 +262,7 @@ static bool has_no_id(uint16_t type)
 	case MESSAGE_REVOKED:
 	case MESSAGE_QUIESCE:
 	case MESSAGE_QUIESCED:
+	case MESSAGE_DRAIN:
 		return true;
 	default:
 		return false;
@@ -481,6 +486,10 @@ static void check_same_payload(const struct message *a, const struct message *e)
 		break;
 	case MESSAGE_REVOKE:
 		check_same_revoke(&a->u.revoke, &e->u.revoke);
+		break;
+	case MESSAGE_DRAIN:
+		CHECK_INT(a->u.drain.left_ms, e->u.drain.left_ms);
+		CHECK_INT(a->u.drain.draining, e->u.drain.draining);
 		break;
 	case MESSAGE_MODIFY:
 		CHECK_INT(a->u.modify.lease_id, e->u.modify.lease_id);
@@ -780,6 +789,39 @@ TEST(message_encode__bytes_of_modification_messages)
 	CHECK_BYTES(&m, HEADER_WITHOUT_ID(24, 8), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18);
 	m.type = MESSAGE_QUIESCED;
 	CHECK_BYTES(&m, HEADER_WITHOUT_ID(25, 8), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18);
+}
+
+TEST(message_encode__bytes_of_drain)
+{
+	struct message m;
+
+	start(&m, MESSAGE_DRAIN);
+	m.u.drain.left_ms = UINT64_C(0x1817161514131211);
+	m.u.drain.draining = 1;
+	CHECK_BYTES(&m, HEADER_WITHOUT_ID(27, 12), 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+		    1, 0, 0, 0);
+}
+
+/* Neither a third state, nor a time without a drain. */
+TEST(message_decode__drain_values)
+{
+	static const struct {
+		uint64_t left_ms;
+		uint32_t draining;
+		int result;
+	} cases[] = {
+		{0, 0, 0},	 {0, 1, 0},	  {UINT64_MAX, 1, 0},
+		{1, 0, -EPROTO}, {0, 2, -EPROTO}, {0, UINT32_MAX, -EPROTO},
+	};
+	uint8_t buf[PROTO_MESSAGE_MAX];
+	size_t len_bytes = encode_sample(MESSAGE_DRAIN, LOWEST, buf);
+	struct message m;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		memcpy(buf + MESSAGE_HEADER_BYTES, &cases[i].left_ms, 8);
+		memcpy(buf + MESSAGE_HEADER_BYTES + 8, &cases[i].draining, 4);
+		CHECK_INT(decode(buf, len_bytes, &m), cases[i].result);
+	}
 }
 
 TEST(message_encode__every_capacity)
@@ -1275,7 +1317,7 @@ TEST(message_type_name__every_type)
 		"lane-confirm", "lane-ready", "lane-lost", "acquire",	"grant",
 		"renew",	"renewed",    "release",   "released",	"leases-ended",
 		"attach",	"revoke",     "revoked",   "modify",	"quiesce",
-		"quiesced",	"reattach",
+		"quiesced",	"reattach",   "drain",
 	};
 
 	for (unsigned int type = 0; type < MESSAGE_TYPE_END; type++)

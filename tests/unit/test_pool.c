@@ -133,6 +133,25 @@ void __wrap_worker_submit(struct worker *worker, struct worker_job *job)
 	__real_worker_submit(worker, job);
 }
 
+static struct damage found[8]; /* that damage_zero() is to meet, if the bytes are in its range */
+static size_t found_count;
+
+size_t __real_damage_zero(void *memory, size_t len_bytes, struct damage *ret_list, size_t cap);
+size_t __wrap_damage_zero(void *memory, size_t len_bytes, struct damage *ret_list, size_t cap);
+
+size_t __wrap_damage_zero(void *memory, size_t len_bytes, struct damage *ret_list, size_t cap)
+{
+	uint64_t begin = (uint64_t)(uintptr_t)memory;
+	size_t count = 0;
+
+	for (size_t i = 0; i < found_count; i++) {
+		if (found[i].addr >= begin && found[i].addr < begin + len_bytes)
+			ret_list[count++] = found[i];
+	}
+	(void)__real_damage_zero(memory, len_bytes, ret_list + count, cap - count);
+	return count;
+}
+
 static bool is_all(const uint8_t *bytes, uint64_t len_bytes, uint8_t value)
 {
 	for (uint64_t i = 0; i < len_bytes; i++) {
@@ -174,6 +193,15 @@ static void on_timeout(evutil_socket_t fd, short what, void *arg)
 	event_base_loopbreak(t.base);
 }
 
+static int init(struct pool *pool, uint64_t len_bytes, uint64_t chunk_bytes,
+		struct worker *scrubber)
+{
+	struct mapping_request request = {.len_bytes = len_bytes, .numa_node = MAPPING_ANY_NODE};
+	char error[MAPPING_ERROR_MAX];
+
+	return pool_init(pool, &request, chunk_bytes, scrubber, error);
+}
+
 static void start(uint64_t pages, uint64_t chunk_bytes)
 {
 	memset(&t, 0, sizeof(t));
@@ -181,7 +209,7 @@ static void start(uint64_t pages, uint64_t chunk_bytes)
 	t.base = event_base_new();
 	CHECK(t.base != NULL);
 	CHECK_INT(worker_new(t.base, "scrubber", &t.scrubber), 0);
-	CHECK_INT(pool_init(&t.pool, pages * t.page_bytes, chunk_bytes, t.scrubber), 0);
+	CHECK_INT(init(&t.pool, pages * t.page_bytes, chunk_bytes, t.scrubber), 0);
 	t.pool.on_clean = on_clean;
 	t.pool.on_clean_context = &t;
 }
@@ -234,7 +262,7 @@ TEST(pool_init__mapped_and_zero)
 	CHECK_INT(totals.largest_free_bytes, t.pool.len_bytes);
 	/* Not a private mapping: the file holds the same bytes. */
 	t.pool.memory[t.page_bytes] = 0x77;
-	CHECK_INT(pread(t.pool.fd, &byte, 1, (off_t)t.page_bytes), 1);
+	CHECK_INT(pread(t.pool.mapping.fd, &byte, 1, (off_t)t.page_bytes), 1);
 	CHECK_INT(byte, 0x77);
 	finish();
 }
@@ -243,8 +271,8 @@ TEST(pool_init__bad_length)
 {
 	struct pool pool = {0};
 
-	CHECK_INT(pool_init(&pool, 0, 4096, NULL), -EINVAL);
-	CHECK_INT(pool_init(&pool, (uint64_t)sysconf(_SC_PAGESIZE) + 1, 4096, NULL), -EINVAL);
+	CHECK_INT(init(&pool, 0, 4096, NULL), -EINVAL);
+	CHECK_INT(init(&pool, (uint64_t)sysconf(_SC_PAGESIZE) + 1, 4096, NULL), -EINVAL);
 	CHECK(pool.memory == NULL);
 	pool_deinit(&pool);
 }
@@ -420,5 +448,113 @@ TEST(pool_give_back__nobody_to_tell)
 	t.scrubber = worker_free(t.scrubber); /* finishes what it has begun */
 	CHECK_INT(t.cleaned_count, 1);
 	CHECK(t.backs[0].was_zero);
+	finish();
+}
+
+/* What is known before. */
+
+static void check_pool_totals(uint64_t free_pages, uint64_t retired_pages)
+{
+	struct extent_totals totals;
+
+	extent_map_totals(t.pool.extents, &totals);
+	CHECK_INT(totals.free_bytes, free_pages * t.page_bytes);
+	CHECK_INT(totals.retired_bytes, retired_pages * t.page_bytes);
+	extent_map_check(t.pool.extents);
+}
+
+TEST(pool_damage__free)
+{
+	start(20, 4096);
+	pool_damage(&t.pool, 7 * t.page_bytes + 1, 1);
+	check_pool_totals(19, 1);
+	/* Told of once more, and as a part of something larger. */
+	pool_damage(&t.pool, 7 * t.page_bytes, t.page_bytes);
+	check_pool_totals(19, 1);
+	pool_damage(&t.pool, 6 * t.page_bytes, 4 * t.page_bytes);
+	check_pool_totals(16, 4);
+	pool_damage(&t.pool, 19 * t.page_bytes, UINT64_MAX);
+	check_pool_totals(15, 5);
+	pool_damage(&t.pool, 20 * t.page_bytes, t.page_bytes);
+	check_pool_totals(15, 5);
+	finish();
+}
+
+/* The way back: the damaged pages are passed by, all others zeroed and free. */
+static void check_damaged(uint64_t chunk_pages, uint64_t first, uint64_t count)
+{
+	struct back *back = &t.backs[0];
+
+	start(20, chunk_pages * (uint64_t)sysconf(_SC_PAGESIZE));
+	take(0, 10);
+	memset(t.pool.memory, 0xab, t.pool.len_bytes);
+	pool_damage(&t.pool, first * t.page_bytes, count * t.page_bytes);
+	check_pool_totals(first + count > 10 ? 20 - first - count : 10,
+			  first + count > 10 ? first + count - 10 : 0);
+	pool_give_back(&t.pool, &back->back);
+	await(1);
+	check_pool_totals(20 - count, count);
+	CHECK(is_all(t.pool.memory, first * t.page_bytes, 0));
+	CHECK(is_all(t.pool.memory + first * t.page_bytes, count * t.page_bytes, 0xab));
+	if (first + count < 10)
+		CHECK(is_all(t.pool.memory + (first + count) * t.page_bytes,
+			     (10 - first - count) * t.page_bytes, 0));
+	finish();
+}
+
+TEST(pool_damage__leased)
+{
+	for (uint64_t chunk_pages = 1; chunk_pages <= 10; chunk_pages += 3) {
+		check_damaged(chunk_pages, 0, 1);
+		check_damaged(chunk_pages, 4, 2);
+		check_damaged(chunk_pages, 9, 1);
+		check_damaged(chunk_pages, 8, 4); /* reaches into free pages */
+		check_damaged(chunk_pages, 0, 10);
+	}
+}
+
+/* What the scrubber meets is retired before anybody is told that the bytes are free. */
+
+static uint64_t told_offset_bytes;
+static uint64_t told_len_bytes;
+
+static void on_damage(void *context, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	CHECK(context == &t);
+	told_offset_bytes = offset_bytes;
+	told_len_bytes = len_bytes;
+}
+
+TEST(pool_damage__met_by_the_scrubber)
+{
+	struct back *back = &t.backs[0];
+
+	start(20, 4 * (uint64_t)sysconf(_SC_PAGESIZE));
+	t.pool.on_damage = on_damage;
+	take(0, 10);
+	found[0].addr = (uint64_t)(uintptr_t)t.pool.memory + 6 * t.page_bytes;
+	found[0].len_bytes = t.page_bytes;
+	found_count = 1;
+	pool_give_back(&t.pool, &back->back);
+	await(1);
+	found_count = 0;
+	CHECK_INT(told_offset_bytes, 6 * t.page_bytes);
+	CHECK_INT(told_len_bytes, t.page_bytes);
+	check_pool_totals(19, 1);
+	CHECK(!back->was_free); /* all of it, that is */
+	finish();
+}
+
+/* More than there is room for: what lies between the last two goes, too. */
+TEST(pool_damage__more_than_are_kept)
+{
+	start(2 * (POOL_DAMAGES_MAX + 2), 4096);
+	for (uint64_t i = 0; i < POOL_DAMAGES_MAX + 2; i++)
+		pool_damage(&t.pool, 2 * i * t.page_bytes, t.page_bytes);
+	CHECK_INT(t.pool.damage_count, POOL_DAMAGES_MAX);
+	check_pool_totals(POOL_DAMAGES_MAX + 2, POOL_DAMAGES_MAX + 2);
+	CHECK_INT(t.pool.damages[POOL_DAMAGES_MAX - 1].addr,
+		  2 * (POOL_DAMAGES_MAX - 1) * t.page_bytes);
+	CHECK_INT(t.pool.damages[POOL_DAMAGES_MAX - 1].len_bytes, 5 * t.page_bytes);
 	finish();
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tables of transitions of lanes, leases and sessions, held against complete matrices
+ * The tables of transitions of lanes, leases, sessions and the daemon, held against complete matrices
  * written here, and what must be true of any such table: no state that nothing leads to,
  * none that the end cannot be reached from, names that tell them apart.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/drain.h"
 #include "daemon/lane.h"
 #include "daemon/lease.h"
 #include "daemon/session.h"
@@ -120,6 +121,34 @@ static const struct machine session_machine = {
 			"......", /* gone */
 		},
 	.names = (const char *const[]){"hello", "greeted", "open", "closing", "reaping", "gone"},
+};
+
+static bool drain_step(int from, int to)
+{
+	return drain_can_go((enum drain_state)from, (enum drain_state)to);
+}
+
+static const char *drain_name(int state)
+{
+	return drain_state_name((enum drain_state)state);
+}
+
+static const struct machine drain_machine = {
+	.states = DRAIN_STATES,
+	.first = DRAIN_SERVING,
+	.final = DRAIN_STOPPING,
+	.can_go = drain_step,
+	.name = drain_name,
+	.matrix =
+		(const char *const[]){
+			/* serving, draining, ending, drained, stopping */
+			".x..x", /* serving */
+			"x.xxx", /* draining: undone, the time is over, or nothing is left before */
+			"...xx", /* ending: nothing undoes it */
+			"x...x", /* drained */
+			".....", /* stopping */
+		},
+	.names = (const char *const[]){"serving", "draining", "ending", "drained", "stopping"},
 };
 
 static void check_matrix(const struct machine *machine)
@@ -287,4 +316,24 @@ TEST(session_can_go__exits)
 TEST(session_state_name__all)
 {
 	check_names(&session_machine);
+}
+
+TEST(drain_can_go__matrix)
+{
+	check_matrix(&drain_machine);
+}
+
+TEST(drain_can_go__no_state)
+{
+	check_outside(&drain_machine);
+}
+
+TEST(drain_can_go__reachable)
+{
+	check_reachable(&drain_machine);
+}
+
+TEST(drain_state_name__all)
+{
+	check_names(&drain_machine);
 }
