@@ -46,6 +46,7 @@ struct selftest {
 	struct selftest_route route;
 	uint8_t *arena;
 	uint8_t *local;
+	uint8_t pattern[ARENA_BYTES]; /* what the arena is prepared with */
 	char *error;
 };
 
@@ -64,55 +65,44 @@ static int fail(struct selftest *test, const char *what, int r)
 }
 
 /* Without the top bit: never LOCAL_FILL. */
-static uint8_t pattern(size_t at)
-{
-	return (uint8_t)((at * 31 + (at >> 8)) & 0x7f);
-}
-
-static void prepare_memory(struct selftest *test)
+static void make_pattern(struct selftest *test)
 {
 	size_t i;
 
 	for (i = 0; i < ARENA_BYTES; i++)
-		test->arena[i] = pattern(i);
+		test->pattern[i] = (uint8_t)((i * 31 + (i >> 8)) & 0x7f);
+}
+
+static void prepare_memory(struct selftest *test)
+{
+	memcpy(test->arena, test->pattern, ARENA_BYTES);
 	memset(test->local, LOCAL_FILL, LOCAL_BYTES);
 }
 
+/* Each byte is the one before it, and the first is right. */
 static bool is_filled(const uint8_t *bytes, size_t len_bytes)
 {
-	size_t i;
-
-	for (i = 0; i < len_bytes; i++)
-		if (bytes[i] != LOCAL_FILL)
-			return false;
-	return true;
+	return len_bytes == 0 ||
+	       (bytes[0] == LOCAL_FILL && memcmp(bytes, bytes + 1, len_bytes - 1) == 0);
 }
 
 /* Are these the bytes of the arena as prepared, from an offset on? */
-static bool is_pattern(const uint8_t *bytes, size_t at, size_t len_bytes)
+static bool is_pattern(const struct selftest *test, const uint8_t *bytes, size_t at,
+		       size_t len_bytes)
 {
-	size_t i;
-
-	for (i = 0; i < len_bytes; i++)
-		if (bytes[i] != pattern(at + i))
-			return false;
-	return true;
+	return memcmp(bytes, test->pattern + at, len_bytes) == 0;
 }
 
 static bool is_memory_unchanged(const struct selftest *test)
 {
-	return is_pattern(test->arena, 0, ARENA_BYTES) && is_filled(test->local, LOCAL_BYTES);
+	return is_pattern(test, test->arena, 0, ARENA_BYTES) && is_filled(test->local, LOCAL_BYTES);
 }
 
 static bool is_added(const struct selftest *test, size_t at)
 {
-	uint8_t prepared[ATOMIC_BYTES];
 	uint64_t before, after, got;
-	size_t i;
 
-	for (i = 0; i < ATOMIC_BYTES; i++)
-		prepared[i] = pattern(at + i);
-	memcpy(&before, prepared, sizeof(before));
+	memcpy(&before, test->pattern + at, sizeof(before));
 	memcpy(&after, test->arena + at, sizeof(after));
 	memcpy(&got, test->local, sizeof(got));
 	return got == before && after == before + ATOMIC_ADD;
@@ -123,7 +113,7 @@ static bool is_done(const struct selftest *test, enum ibv_wr_opcode opcode, size
 		    size_t len_bytes)
 {
 	if (opcode == IBV_WR_RDMA_READ)
-		return is_pattern(test->local, at, len_bytes);
+		return is_pattern(test, test->local, at, len_bytes);
 	if (opcode == IBV_WR_RDMA_WRITE)
 		return is_filled(test->arena + at, len_bytes);
 	return opcode == IBV_WR_ATOMIC_FETCH_AND_ADD && is_added(test, at);
@@ -429,6 +419,7 @@ int selftest_run(const struct selftest_params *params, struct selftest_result *r
 	int r;
 
 	assert(params->len_bytes >= MEMORY_BYTES);
+	make_pattern(&test);
 	r = selftest_route_find(params->pd->context, &test.route);
 	if (r < 0)
 		return fail(&test, "no port reaches itself", r);
