@@ -177,6 +177,29 @@ static int device_open_cqs(struct device *device, const struct config *config, c
 	return r;
 }
 
+/* Of what the device can do, what we cannot do without. */
+static int device_check(const struct device *device, const struct config *config, char *error)
+{
+	const char *name = ibv_get_device_name(device->context->device);
+
+	if ((device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) == 0) {
+		snprintf(error, DEVICE_ERROR_MAX,
+			 "device %s has no Type 2B memory windows: it cannot take a lease back",
+			 name);
+		return -EOPNOTSUPP;
+	}
+	/* A driver may register as much as it can, and say that all went well. */
+	if (config->pool_size_bytes > device->attr.max_mr_size) {
+		snprintf(error, DEVICE_ERROR_MAX,
+			 "device %s registers %" PRIu64
+			 " bytes at a time (max_mr_size), and pool_size is %" PRIu64
+			 ": make pool_size smaller",
+			 name, (uint64_t)device->attr.max_mr_size, config->pool_size_bytes);
+		return -EFBIG;
+	}
+	return 0;
+}
+
 int device_open(struct device *device, const struct config *config, char *error)
 {
 	const char *name = ibv_get_device_name(device->context->device);
@@ -187,12 +210,9 @@ int device_open(struct device *device, const struct config *config, char *error)
 	r = -ibv_query_device(device->context, &device->attr);
 	if (r < 0)
 		goto fail;
-	if ((device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) == 0) {
-		snprintf(error, DEVICE_ERROR_MAX,
-			 "device %s has no Type 2B memory windows: it cannot take a lease back",
-			 name);
-		return -EOPNOTSUPP;
-	}
+	r = device_check(device, config, error);
+	if (r < 0)
+		return r;
 	r = verbs_set_nonblocking(device->context->async_fd);
 	if (r < 0)
 		goto fail;

@@ -61,7 +61,8 @@ int device_find(struct device *device, const char *name, struct ibv_context *pre
 /**
  * device_open() - PD, completion queues, control buffers
  *
- * Return: 0, -EOPNOTSUPP (no Type 2B windows), or another negative errno. On failure
+ * Return: 0, -EOPNOTSUPP (no Type 2B windows), -EFBIG (the pool is more than it registers at a
+ * time), or another negative errno. On failure
  * device_close() is still due.
  */
 int device_open(struct device *device, const struct config *config, char *error);

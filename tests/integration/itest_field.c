@@ -73,24 +73,27 @@ static bool client_start(struct client *client, const char *does)
 
 /* Devices. */
 
-/* A daemon that will not start. @must_say: what its one line must contain */
-static void refuse_to_start(const char *listen, const char *device, const char *must_say)
+#define SECOND_POOL_BYTES "1048576"
+
+/*
+ * A daemon that will not start. @seam: MEMPOOLD_SEAM=FAULT, @must_say: what its one line must
+ * contain
+ */
+static void refuse_to_start(const char *seam, const char *listen, const char *device,
+			    const char *must_say)
 {
 	static struct harness_output output;
 	char path[] = "/tmp/itest.conf.XXXXXX";
 	char program[PATH_MAX];
-	const char *argv[] = {"env",
-			      "MEMPOOLD_SEAM=no-windows",
-			      harness_program("mempoold-seam", program),
-			      "--config",
-			      path,
-			      NULL};
+	const char *argv[] = {"env",	  seam, harness_program("mempoold-seam", program),
+			      "--config", path, NULL};
 	int fd = mkstemp(path);
 	int r;
 
 	CHECK(fd >= 0);
 	r = dprintf(fd,
-		    "{\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
+		    "{\"pool_size\": \"" SECOND_POOL_BYTES
+		    "\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
 		    "\"admin_socket\": \"/tmp/itest.second.sock\", \"device\": \"%s\", "
 		    "\"device_wait\": \"1s\", \"key_file\": \"/tmp/itest.second.key\"}",
 		    listen, device);
@@ -106,16 +109,45 @@ static void refuse_to_start(const char *listen, const char *device, const char *
 	CHECK(strstr(output.err, must_say) != NULL);
 }
 
+#define NO_WINDOWS "MEMPOOLD_SEAM=no-windows"
+
 TEST(field_05_start__device_without_windows)
 {
 	char listen[HARNESS_TEXT_MAX];
 
 	snprintf(listen, sizeof(listen), "0.0.0.0:%d", HARNESS_PORT);
-	refuse_to_start(harness_endpoint(), "", "has no Type 2B memory windows");
+	refuse_to_start(NO_WINDOWS, harness_endpoint(), "", "has no Type 2B memory windows");
 	if (!test_has_failed())
-		refuse_to_start(listen, "", "no RDMA device with Type 2B memory windows");
+		refuse_to_start(NO_WINDOWS, listen, "",
+				"no RDMA device with Type 2B memory windows");
 	if (!test_has_failed() && machine_is_guest())
-		refuse_to_start(listen, "rxe0", "device rxe0 has no Type 2B memory windows");
+		refuse_to_start(NO_WINDOWS, listen, "rxe0",
+				"device rxe0 has no Type 2B memory windows");
+}
+
+/* A byte less than the pool; the pool itself is enough for the daemon of field_61 below. */
+TEST(field_61_start__device_registers_less_than_the_pool)
+{
+	refuse_to_start("MEMPOOLD_SEAM=small-mr:1048575", harness_endpoint(), "",
+			"registers 1048575 bytes at a time (max_mr_size), and pool_size "
+			"is " SECOND_POOL_BYTES);
+}
+
+TEST(field_61_start__device_registers_just_the_pool)
+{
+	HARNESS(h, .seam = "small-mr:1048576", .pool_size = SECOND_POOL_BYTES);
+	uint8_t sent = 0x61;
+	uint8_t got = 0;
+	mempool_lease *lease = NULL;
+	mempool *pool = NULL;
+
+	CHECK_INT(harness_connect("last", &pool), 0);
+	CHECK_INT(harness_acquire(pool, 1048576, 60000, &lease), 0);
+	CHECK_INT(mempool_write(lease, 1048575, &sent, 1), 0);
+	CHECK_INT(mempool_read(lease, 1048575, &got, 1), 0);
+	CHECK_INT(got, 0x61);
+	harness_close(&pool);
+	CHECK_INT(harness_stop(&h), 0);
 }
 
 #define SECOND_ADDRESS "10.78.0.1"

@@ -27,11 +27,12 @@
  *	busy-cq		 no completion queue is ever found empty: what comes belongs to nobody
  *	no-windows	 no device says that it has memory windows
  *	small-cq:N	 devices say that a completion queue has N entries at most, and it has
+ *	small-mr:N	 devices say that they register N bytes at a time
  *	slow-reg:N	 the registration of the pool takes N seconds longer
  *	block-loop	 SIGUSR1 stops the loop for good
  *	start:N		 see start.c
  *
- * The self-test of the start is left alone: but for the last five, the fault begins with the
+ * The self-test of the start is left alone: but for the last six, the fault begins with the
  * first connection, which is the first QP that rdma_cm makes.
  *
  * Thread: the loop, the verbs worker for windows and registrations, the scrubber for zeroing.
@@ -140,6 +141,8 @@ int __wrap_ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 
 	if (r == 0 && entries > 0)
 		attr->max_cqe = entries;
+	if (r == 0 && seam_is("small-mr"))
+		attr->max_mr_size = (uint64_t)seam_number("small-mr");
 	if (r == 0 && seam_is("no-windows"))
 		attr->device_cap_flags &=
 			~(unsigned int)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A |
