@@ -20,6 +20,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "daemon/events.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 
@@ -57,6 +58,7 @@ static void drain_set_state(struct drain *drain, enum drain_state state)
 {
 	assert(drain_can_go(drain->state, state));
 	drain->state = state;
+	events_tell(drain->server->admin, "drain", NULL, drain_state_name(state));
 }
 
 static void drain_on_deadline(struct deadline *deadline, void *context);

@@ -557,8 +557,7 @@ TEST(ctl__drain)
 	FOLLOWER(waiting);
 	const char *argv[WORDS_MAX + 1];
 
-	if (CTL(&h, "drain", "--deadline", "1min") == 1 && complains("error -32601: "))
-		SKIP("this daemon has no such order");
+	CHECK_INT(CTL(&h, "drain", "--deadline", "1min"), 0);
 	CHECK_STR(output.err, "");
 	CHECK_INT(CTL(&h, "undrain"), 0);
 	CHECK(says("serving"));
@@ -651,7 +650,15 @@ TEST(ctl__events)
 	CHECK_INT(CTL(&h, "reload"), 0);
 	CHECK(event_is(&f, "tenant-changed", "beta", 0, ""));
 	CHECK(event_is(&f, "admin", "", 0, "reload"));
+	CHECK_INT(CTL(&h, "drain"), 0);
+	CHECK(event_is(&f, "drain", "", 0, "draining"));
+	CHECK(event_is(&f, "admin", "", 0, "drain"));
+	CHECK(event_is(&f, "drain", "", 0, "drained"));
+	CHECK_INT(CTL(&h, "undrain"), 0);
+	CHECK(event_is(&f, "drain", "", 0, "serving"));
+	CHECK(event_is(&f, "admin", "", 0, "undrain"));
 	CHECK_INT(harness_stop(&h), 0);
+	CHECK(event_is(&f, "drain", "", 0, "stopping"));
 	CHECK(are_all_of(&only, "beta", &changes));
 	CHECK(changes >= 3); /* one that it was there for, and two */
 	CHECK_INT(follower_status(&f), 3);
