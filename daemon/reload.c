@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "daemon/server.h"
 #include "daemon/service.h"
+#include "daemon/startup.h"
 #include "proto/error.h"
 
 #define RELOAD_NAMES_MAX 512
@@ -69,7 +70,7 @@ static void reload_log_kept(const json_t *kept)
 /* @config: its contents are taken over */
 static void reload_take(struct server *server, const struct config *config)
 {
-	struct admission_limits limits = server_admission_limits(config);
+	struct admission_limits limits = startup_admission_limits(config);
 
 	config_free(&server->config);
 	server->config = *config;

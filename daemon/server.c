@@ -14,37 +14,25 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/secure.h"
 #include "common/units.h"
 #include "daemon/admin.h"
-#include "daemon/admin_drain.h"
-#include "daemon/admin_lease.h"
-#include "daemon/admin_log.h"
-#include "daemon/admin_session.h"
 #include "daemon/admin_socket.h"
-#include "daemon/admin_tenant.h"
 #include "daemon/events.h"
 #include "daemon/loop.h"
-#include "daemon/notify.h"
 #include "daemon/orphan.h"
 #include "daemon/reload.h"
-#include "daemon/status.h"
+#include "daemon/startup.h"
 #include "proto/error.h"
 
-#define SERVER_STOP_LIMIT_MS	 10000u
-#define SERVER_SELFTEST_PAGES	 64u
-#define SERVER_ADDRESSES_MAX	 65536u
-#define SERVER_AUDIT_LINES_PER_S 1000u
-#define SERVER_STAGE_MS		 30000u /* a step of the start that does not grow with the pool */
-#define SERVER_SWEEP_PARTS	 10u	/* a sweep over all lanes is made in so many steps */
+#define SERVER_STOP_LIMIT_MS 10000u
+#define SERVER_SWEEP_PARTS   10u /* a sweep over all lanes is made in so many steps */
 
 uint64_t server_random_id(uint32_t route)
 {
@@ -178,7 +166,7 @@ static void server_on_signal(evutil_socket_t signal_number, short what, void *co
 	(void)what;
 	log_info("told to stop signal=%s", sigabbrev_np((int)signal_number));
 	service_stopping("draining",
-			 server->config.stop_drain_ms + SERVER_STOP_LIMIT_MS + SERVER_STAGE_MS);
+			 server->config.stop_drain_ms + SERVER_STOP_LIMIT_MS + STARTUP_STAGE_MS);
 	drain_on_signal(&server->drain, server->config.stop_drain_ms);
 }
 
@@ -241,7 +229,7 @@ void server_device_lost(struct server *server, const char *why)
 {
 	log_error("device lost device=%s why=\"%s\"",
 		  ibv_get_device_name(server->device.context->device), why);
-	service_stopping("the device is lost", SERVER_STAGE_MS);
+	service_stopping("the device is lost", STARTUP_STAGE_MS);
 	server->exit_status = SERVER_EXIT_DEVICE;
 	event_base_loopbreak(server->base);
 }
@@ -267,7 +255,7 @@ void server_stop(struct server *server)
 
 	if (!drain_stop(&server->drain))
 		return;
-	service_stopping("stopping", SERVER_STOP_LIMIT_MS + SERVER_STAGE_MS);
+	service_stopping("stopping", SERVER_STOP_LIMIT_MS + STARTUP_STAGE_MS);
 	pool_discard(&server->pool);
 	listener_stop(&server->listener);
 	(void)deadline_set(server->deadlines, &server->stop_limit,
@@ -281,145 +269,6 @@ void server_stop(struct server *server)
 }
 
 /* Starting. */
-
-static int server_fail(const char *text)
-{
-	log_error("%s", text);
-	service_failed(text);
-	return SERVER_EXIT_START;
-}
-
-static int server_check_memlock(const struct server *server, bool guarded)
-{
-	struct pool_memlock need = {
-		.pool_bytes = server->config.pool_size_bytes,
-		.guard_bytes = guarded ? server->config.pool_size_bytes : 0,
-		.control_bytes =
-			device_control_bytes(&server->config) + identity_bytes(&server->config),
-		.limit_bytes = pool_memlock_limit(),
-	};
-	char text[512];
-
-	if (pool_memlock_check(&need, text) < 0)
-		return server_fail(text);
-	return 0;
-}
-
-/* Which means that the device, or the address on it, may still come. */
-static bool server_may_come(int r)
-{
-	return r == -ENODEV || r == -EADDRNOTAVAIL;
-}
-
-/* A device that is being restarted, or not there yet at boot, is waited for. */
-static int server_bind(struct server *server)
-{
-	const struct config *config = &server->config;
-	uint64_t until_ns = clock_add_ms(clock_now_ns(), config->device_wait_ms);
-	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
-	bool told = false;
-	int r;
-
-	device_wait(config->device, until_ns);
-	for (;;) {
-		r = listener_bind(&server->listener, config, error);
-		if (r == 0)
-			return 0;
-		if (!server_may_come(r) || clock_now_ns() >= until_ns)
-			return server_fail(error);
-		if (!told)
-			log_warn("%s; waiting for it wait_ms=%" PRIu64, error,
-				 config->device_wait_ms);
-		told = true;
-		listener_close(&server->listener);
-		service_stage("waiting for the addresses to listen on", SERVER_STAGE_MS);
-		(void)poll(NULL, 0, DEVICE_POLL_MS);
-	}
-}
-
-static int server_open_device(struct server *server)
-{
-	char error[DEVICE_ERROR_MAX];
-
-	service_stage("opening the device",
-		      service_bytes_ms(device_control_bytes(&server->config)));
-	if (device_find(&server->device, server->config.device, listener_context(&server->listener),
-			error) < 0 ||
-	    device_open(&server->device, &server->config, error) < 0)
-		return server_fail(error);
-	for (size_t i = 0; i < server->listener.count; i++) {
-		struct ibv_context *context = server->listener.ids[i]->verbs;
-
-		if (context == NULL || context == server->device.context)
-			continue;
-		snprintf(error, sizeof(error), "listen address '%s' is on device %s, but %s serves",
-			 server->config.listen[i], ibv_get_device_name(context->device),
-			 ibv_get_device_name(server->device.context->device));
-		return server_fail(error);
-	}
-	return 0;
-}
-
-static int server_open_pool(struct server *server)
-{
-	const struct config *config = &server->config;
-	struct mapping_request request = {
-		.len_bytes = config->pool_size_bytes,
-		.pages = (enum mapping_pages)config->hugepages,
-		.numa_node = config_numa_node(config),
-	};
-	char error[DEVICE_ERROR_MAX];
-
-	if (pool_init(&server->pool, &request, config->scrub_chunk_bytes, server->scrubber, error) <
-	    0)
-		return server_fail(error);
-	if (device_register_pool(&server->device, &server->pool, error) < 0)
-		return server_fail(error);
-	return 0;
-}
-
-static void server_log_isolation(const struct server *server)
-{
-	const struct isolation *isolation = &server->isolation;
-
-	for (int mode = 0; mode < 2; mode++) {
-		for (int i = 0; i < SELFTEST_PROPERTIES && isolation->ran[mode]; i++)
-			log_info("self-test over=%s property=%s outcome=\"%s\"",
-				 mode == 0 ? "pool" : "guard",
-				 selftest_property_name((enum selftest_property)i),
-				 selftest_outcome_name(isolation->result[mode].outcome[i]));
-	}
-	if (isolation->mode == MESSAGE_ISOLATION_UNVERIFIED)
-		log_warn("tenants are not kept apart isolation=unverified fence=\"%s\"",
-			 isolation->fence_strict ? "strict" : "not strict");
-	else
-		log_info("isolation chosen isolation=%s why=\"%s\"",
-			 isolation_mode_name(isolation->mode), isolation->why);
-}
-
-static int server_isolate(struct server *server)
-{
-	const char *name = ibv_get_device_name(server->device.context->device);
-	uint64_t want_bytes = SERVER_SELFTEST_PAGES * server->pool.page_bytes;
-	struct selftest_params params = {
-		.pd = server->device.pd,
-		.mr = server->device.pool_mr,
-		.memory = server->pool.memory,
-		.len_bytes =
-			want_bytes < server->pool.len_bytes ? want_bytes : server->pool.len_bytes,
-	};
-	char error[CONFIG_ERROR_MAX];
-	char text[CONFIG_ERROR_MAX + 128];
-
-	service_stage("testing the device", SERVER_STAGE_MS);
-	if (isolation_decide(server->config.isolation, &params, strncmp(name, "rxe", 3) == 0,
-			     &server->isolation, error) < 0) {
-		snprintf(text, sizeof(text), "the device %s cannot be used: %s", name, error);
-		return server_fail(text);
-	}
-	server_log_isolation(server);
-	return server_check_memlock(server, server->isolation.guarded);
-}
 
 static struct event *server_add_event(struct server *server, int fd, short what,
 				      event_callback_fn callback)
@@ -457,116 +306,10 @@ static int server_join_loop(struct server *server)
 	    server->async_event == NULL || server->turn_event == NULL ||
 	    server->signal_events[0] == NULL || server->signal_events[1] == NULL ||
 	    server->signal_events[2] == NULL)
-		return server_fail("cannot set up the event loop");
+		return startup_fail("cannot set up the event loop");
 	server->sweep = (struct deadline){.fire = server_on_sweep, .context = server};
 	server->stop_limit = (struct deadline){.fire = server_on_stop_limit, .context = server};
 	server_on_sweep(&server->sweep, server);
-	return 0;
-}
-
-static int server_open_identity(struct server *server)
-{
-	char error[IDENTITY_ERROR_MAX];
-
-	if (identity_open(&server->identity, &server->config, error) < 0)
-		return server_fail(error);
-	return 0;
-}
-
-struct admission_limits server_admission_limits(const struct config *config)
-{
-	return (struct admission_limits){
-		.connections_max = (uint32_t)config->sessions_max,
-		.handshakes_max = (uint32_t)config->handshakes_max,
-		.address_connections_max = (uint32_t)config->connections_max_per_address,
-		.address_handshakes_max = (uint32_t)config->handshakes_max_per_address,
-		.failures_max = (uint32_t)config->ban_after,
-		.back_off_min_ms = config->ban_backoff_min_ms,
-		.back_off_max_ms = config->ban_time_ms,
-		.ban_ms = config->ban_time_ms,
-		/* Who comes right after the longest wait has not been quiet for that long. */
-		.forget_ms = 2 * config->ban_time_ms,
-		.addresses_max = SERVER_ADDRESSES_MAX,
-	};
-}
-
-/* Who may come, and where it is written down. */
-static int server_open_gate(struct server *server)
-{
-	const struct config *config = &server->config;
-	struct admission_limits limits = server_admission_limits(config);
-	char error[ROSTER_ERROR_MAX];
-	int r;
-
-	server->audit_deadline = (struct deadline){.fire = server_on_audit, .context = server};
-	r = audit_new(config->audit_log[0] != '\0' ? config->audit_log : NULL,
-		      SERVER_AUDIT_LINES_PER_S, &server->audit);
-	if (r < 0) {
-		snprintf(error, sizeof(error), "cannot write the audit log '%s': %s",
-			 config->audit_log, strerror(-r));
-		return server_fail(error);
-	}
-	if (admission_new(&limits, &server->admission) < 0)
-		return server_fail("cannot set up admission: not enough memory");
-	if (roster_open(server, error) != 0)
-		return server_fail(error);
-	if (server->roster.filed.count == 0)
-		log_warn("no tenants are configured: nobody can connect");
-	return 0;
-}
-
-static int server_fail_admin(const struct server *server, int r)
-{
-	char error[CONFIG_ERROR_MAX + CONFIG_STRING_MAX];
-
-	snprintf(error, sizeof(error), "cannot listen on admin socket '%s': %s",
-		 server->config.admin_socket,
-		 r == -EADDRINUSE ? "another daemon uses it"
-		 : r == -ENOTSOCK ? "something that is not a socket is there; it was left alone"
-		 : r == -EEXIST	  ? "another user's socket is there; it was left alone"
-				  : strerror(-r));
-	(void)server_fail(error);
-	return r == -EADDRINUSE ? SERVER_EXIT_RUNNING : SERVER_EXIT_START;
-}
-
-/* First of all: a second daemon is to say so, and not that something else is in its way. */
-static int server_take_place(struct server *server)
-{
-	char error[CONFIG_STRING_MAX + 128];
-	gid_t gid;
-	int r, fd;
-
-	r = admin_socket_group(server->config.admin_group, &gid);
-	if (r < 0) {
-		snprintf(error, sizeof(error), "admin_group '%s' cannot be used: %s",
-			 server->config.admin_group,
-			 r == -ENOENT ? "there is no such group" : strerror(-r));
-		return server_fail(error);
-	}
-	r = admin_socket_new(server->config.admin_socket, gid, &server->admin_door);
-	/* One that the service manager holds has its file made, and keeps it. */
-	fd = r == 0 ? notify_take_listener(server->config.admin_socket) : -1;
-	if (fd >= 0) {
-		r = admin_socket_adopt(server->admin_door, fd);
-		if (r < 0)
-			(void)close(fd);
-	}
-	return r < 0 ? server_fail_admin(server, r) : 0;
-}
-
-static int server_open_admin(struct server *server)
-{
-	static const struct admin_method *const tables[] = {
-		status_methods,	       admin_lease_methods,
-		admin_session_methods, admin_tenant_methods,
-		admin_drain_methods,   admin_log_methods,
-		events_methods,	       NULL,
-	};
-	int r = admin_new(server->base, server->admin_door, tables, server, &server->admin);
-
-	if (r < 0)
-		return server_fail_admin(server, r);
-	server->admin_door = NULL;
 	return 0;
 }
 
@@ -580,42 +323,28 @@ static int server_start(struct server *server)
 	char error[LISTENER_ERROR_MAX] = "cannot listen for connections";
 	int r;
 
-	service_stage("starting", SERVER_STAGE_MS);
+	service_stage("starting", STARTUP_STAGE_MS);
 	if (secure_init() < 0)
-		return server_fail("the kernel gives no random numbers");
+		return startup_fail("the kernel gives no random numbers");
 	server->base = event_base_new();
 	if (server->base == NULL || deadline_queue_new(server->base, &server->deadlines) < 0 ||
 	    worker_new(server->base, "verbs", &server->verbs_worker) < 0 ||
 	    worker_new(server->base, "scrub", &server->scrubber) < 0)
-		return server_fail("cannot set up the event loop");
-	r = server_take_place(server);
-	if (r == 0)
-		r = server_check_memlock(server, false);
-	if (r == 0)
-		r = server_open_identity(server);
-	if (r == 0)
-		r = server_open_gate(server);
-	if (r != 0)
-		return r;
-	r = server_bind(server);
-	if (r == 0)
-		r = server_open_device(server);
-	if (r == 0)
-		r = server_open_pool(server);
-	if (r == 0)
-		r = server_isolate(server);
+		return startup_fail("cannot set up the event loop");
+	server->audit_deadline = (struct deadline){.fire = server_on_audit, .context = server};
+	r = startup_open(server);
 	if (r == 0)
 		r = server_join_loop(server);
 	if (r == 0)
-		r = server_open_admin(server);
+		r = startup_open_admin(server);
 	if (r != 0)
 		return r;
 	server->pool.on_clean = server_on_clean;
 	server->pool.on_clean_context = server;
 	if (damage_watch_start(server) < 0)
-		return server_fail("cannot watch for damaged memory");
+		return startup_fail("cannot watch for damaged memory");
 	if (listener_start(server, error) < 0)
-		return server_fail(error);
+		return startup_fail(error);
 	return 0;
 }
 

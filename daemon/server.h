@@ -143,9 +143,6 @@ struct server {
  */
 int server_run(const struct config *config, const char *path);
 
-/** server_admission_limits() - those that a configuration stands for */
-struct admission_limits server_admission_limits(const struct config *config);
-
 /**
  * server_stop() - begin to stop: no new connections, all sessions end; the loop ends when all is gone
  */
