@@ -81,6 +81,21 @@ static void use(struct harness *h, uint64_t len_bytes)
 	CHECK_INT(nonzero, 0);
 }
 
+/* Of System V: a headline, and a line for each. */
+static int count_segments(void)
+{
+	FILE *file = fopen("/proc/sysvipc/shm", "re");
+	int lines = 0;
+	int c;
+
+	if (file == NULL)
+		return -1;
+	while ((c = fgetc(file)) != EOF)
+		lines += c == '\n';
+	fclose(file);
+	return lines - 1;
+}
+
 TEST(hugepages__2mib)
 {
 	char text[HARNESS_TEXT_MAX];
@@ -95,6 +110,7 @@ TEST(hugepages__2mib)
 		CHECK_INT(harness_number(&h, "pool.page_bytes"), sysconf(_SC_PAGESIZE));
 		/* All are taken at once, not one by one as they are used. */
 		CHECK_INT(count(FOLDER_2MIB "free_hugepages"), PAGES - 8);
+		CHECK_INT(count_segments(), 0);
 		use(&h, 5 * MIB);
 		CHECK(!test_has_failed());
 		accounts_check(&h);
