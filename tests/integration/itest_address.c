@@ -290,6 +290,7 @@ TEST(device__no_such_device)
 	snprintf(text, sizeof(text),
 		 "{" IDENTITY
 		 "\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
+		 "\"admin_socket\": \"/tmp/itest.second.sock\", "
 		 "\"device\": \"nonesuch0\", \"device_wait\": \"1s\"}",
 		 harness_endpoint());
 	try_config(text, 1, "nonesuch0");
@@ -307,7 +308,7 @@ TEST(admin_socket__another_daemon_has_it)
 		 "\"pool_size\": \"1MiB\", \"listen\": [\"%s:7476\"], \"log_level\": \"error\", "
 		 "\"admin_socket\": \"%s\"}",
 		 harness_address(), path);
-	try_config(text, 1, path);
+	try_config(text, 3, path);
 	CHECK(harness_number(&h, "pid") > 0);
 }
 
