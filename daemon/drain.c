@@ -191,7 +191,7 @@ static int drain_look_now(struct drain *drain)
 
 /* Orders. */
 
-int drain_begin(struct drain *drain, uint64_t limit_ms, bool exits)
+static int drain_start(struct drain *drain, uint64_t limit_ms, bool exits)
 {
 	struct server *server = drain->server;
 
@@ -210,6 +210,12 @@ int drain_begin(struct drain *drain, uint64_t limit_ms, bool exits)
 	log_info("draining limit_ms=%" PRIu64 " leases=%" PRIu64 " exit=%s", limit_ms,
 		 drain->leases, exits ? "yes" : "no");
 	return 0;
+}
+
+/* What a signal has begun goes on as the service manager was told. */
+int drain_begin(struct drain *drain, uint64_t limit_ms, bool exits)
+{
+	return drain->signalled ? ERROR_DRAINING : drain_start(drain, limit_ms, exits);
 }
 
 int drain_undo(struct drain *drain)
@@ -244,7 +250,7 @@ void drain_on_signal(struct drain *drain, uint64_t limit_ms)
 
 	drain->signalled = true;
 	if (again || limit_ms == 0 || drain->leases == 0 ||
-	    drain_begin(drain, drain_signal_limit_ms(drain, limit_ms), true) != 0)
+	    drain_start(drain, drain_signal_limit_ms(drain, limit_ms), true) != 0)
 		server_stop(drain->server);
 }
 

@@ -331,6 +331,9 @@ TEST(stop__drains_first)
 	CHECK_INT(touch(&lane, &grant), IBV_WC_SUCCESS);
 	/* What is told to stop does not go back to serving. */
 	CHECK_INT(harness_order(&h, "undrain", NULL, NULL), ERROR_DRAINING);
+	/* Nor does it stay, or get more time than the service manager was asked for. */
+	CHECK_INT(drain(&h, LONG_MS, false), ERROR_DRAINING);
+	CHECK_INT(drain(&h, LONG_MS, true), ERROR_DRAINING);
 	check_ended(&alpha, grant.lease_id);
 	CHECK(clock_now_ns() >= until_ns);
 	CHECK_INT(wait_exit(&h, LIMIT_MS), 0);
