@@ -239,6 +239,9 @@ void lease_quarantine(struct lease *lease)
 	lease_uncharge(lease);
 	lease->quarantined = true;
 	lease_note_fenced(lease);
+	if (lease->revocation != NULL)
+		revocation_stuck(lease->revocation);
+	lease->revocation = NULL;
 	/* What waits for the fence of the stuck windows is answered, since that may take for ever. */
 	if (lease->state == LEASE_REBINDING || lease->state == LEASE_BINDING) {
 		lease_end(lease, ERROR_LANE);
@@ -267,6 +270,7 @@ static void lease_free(struct lease *lease)
 	lease_note_fenced(lease);
 	revocation_lease_gone(server, lease);
 	drain_lease_gone(&server->drain, lease);
+	damage_watch_lease_gone(&server->damage_watch, lease);
 	TAILQ_REMOVE(&server->leases, lease, server_link);
 	server->lease_count--;
 	if (lease->session != NULL)

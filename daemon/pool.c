@@ -123,7 +123,7 @@ static void pool_scrub_next(struct pool *pool)
 	worker_submit(pool->scrubber, &pool->job);
 }
 
-/* Nobody else has seen them yet, as the extent is not free before this. */
+/* Not lent before this, but other leases may share a large page that is broken. */
 static void pool_take_bad(struct pool *pool)
 {
 	for (size_t i = 0; i < pool->scrub_bad_count; i++) {
@@ -186,6 +186,18 @@ static bool pool_knows(const struct pool *pool, uint64_t begin, uint64_t end)
 		const struct damage *bad = &pool->damages[i];
 
 		if (bad->addr <= begin && bad->addr + bad->len_bytes >= end)
+			return true;
+	}
+	return false;
+}
+
+bool pool_is_damaged(const struct pool *pool, uint64_t offset_bytes, uint64_t len_bytes)
+{
+	for (size_t i = 0; i < pool->damage_count; i++) {
+		const struct damage *bad = &pool->damages[i];
+
+		if (bad->addr < offset_bytes + len_bytes &&
+		    bad->addr + bad->len_bytes > offset_bytes)
 			return true;
 	}
 	return false;

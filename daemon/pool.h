@@ -99,6 +99,9 @@ void pool_give_back(struct pool *pool, struct pool_return *back);
  */
 void pool_discard(struct pool *pool);
 
+/** pool_is_damaged() - has a range a page that is known to be broken? */
+bool pool_is_damaged(const struct pool *pool, uint64_t offset_bytes, uint64_t len_bytes);
+
 /**
  * pool_damage() - a range of the pool is broken: it is never lent again
  *

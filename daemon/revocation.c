@@ -4,7 +4,7 @@
  * each turn of the loop, so an order for ten thousand leases holds up nothing else.
  *
  * Invariant: `pending` counts the leases that refer to the order; the last one that is
- * fenced answers and frees it. A lease is of one order at most.
+ * fenced, or in quarantine, answers and frees it. A lease is of one order at most.
  *
  * Thread: the loop.
  */
@@ -41,7 +41,8 @@ static void revocation_done(struct revocation *revocation)
 
 	if (--revocation->pending > 0)
 		return;
-	answer = json_pack("{s:I,s:I,s:I}", "leases", (json_int_t)revocation->leases, "took_us",
+	answer = json_pack("{s:I,s:I,s:I,s:I}", "leases", (json_int_t)revocation->leases, "stuck",
+			   (json_int_t)revocation->stuck, "took_us",
 			   (json_int_t)revocation->fence_max_us, "elapsed_us",
 			   (json_int_t)elapsed_us);
 	if (revocation->lease_id != 0)
@@ -52,9 +53,13 @@ static void revocation_done(struct revocation *revocation)
 
 static void revocation_add(struct revocation *revocation, struct lease *lease, uint64_t grace_ms)
 {
-	revocation->pending++;
 	revocation->leases++;
-	lease->revocation = revocation;
+	if (lease->quarantined) {
+		revocation->stuck++;
+	} else {
+		revocation->pending++;
+		lease->revocation = revocation;
+	}
 	lease_revoke(lease, grace_ms);
 }
 
@@ -126,6 +131,12 @@ void revocation_lease_gone(struct server *server, const struct lease *lease)
 		if (revocation->next == lease)
 			revocation->next = TAILQ_NEXT(lease, server_link);
 	}
+}
+
+void revocation_stuck(struct revocation *revocation)
+{
+	revocation->stuck++;
+	revocation_done(revocation);
 }
 
 void revocation_fenced(struct revocation *revocation, const struct lease *lease)

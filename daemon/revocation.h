@@ -12,7 +12,8 @@ struct admin_request;
 struct lease;
 struct server;
 
-/* An operator's order to revoke leases: answered when all of them are behind their fences. */
+/* An operator's order to revoke leases: answered when all of them are behind their fences,
+ * or in quarantine. */
 struct revocation {
 	LIST_ENTRY(revocation) link; /* in the server's list, while it still looks for leases */
 	struct admin_request *request;
@@ -24,6 +25,7 @@ struct revocation {
 	uint64_t started_ns;
 	uint64_t pending;      /* leases not yet fenced, and one while it looks for leases */
 	uint64_t leases;       /* that the order was for */
+	uint64_t stuck;	       /* of these, in quarantine: nobody knows when they are fenced */
 	uint64_t fence_max_us; /* longest time from the decision to the fence */
 	uint64_t lease_id;     /* of the only one, 0: an order for several */
 };
@@ -43,6 +45,9 @@ int revocation_tenant(struct server *server, const char *tenant, uint64_t grace_
 
 /** revocation_fenced() - a lease of the order is behind its fence */
 void revocation_fenced(struct revocation *revocation, const struct lease *lease);
+
+/** revocation_stuck() - a lease of the order is in quarantine, and not waited for */
+void revocation_stuck(struct revocation *revocation);
 
 /** revocation_lease_gone() - a lease is about to be freed: no order may look at it any more */
 void revocation_lease_gone(struct server *server, const struct lease *lease);

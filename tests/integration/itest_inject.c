@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "proto/error.h"
@@ -210,6 +212,75 @@ TEST(inject__window_is_stuck_for_ever)
 	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &other), 0);
 	CHECK(other.descriptors[0].remote_addr != grant.descriptors[0].remote_addr);
 	peer_lane_close(&lane);
+	peer_close(&alpha);
+	CHECK_INT(harness_stop(&h), 75);
+}
+
+static void check_stuck_answer(const json_t *answer)
+{
+	CHECK_INT(json_integer_value(json_object_get(answer, "leases")), 1);
+	CHECK_INT(json_integer_value(json_object_get(answer, "stuck")), 1);
+}
+
+/* Whoever revokes what is stuck, or gets stuck meanwhile, is answered, and told so. */
+TEST(inject__revocation_of_what_is_stuck)
+{
+	SEAM(h, "fail-dealloc");
+	PEER(alpha, "alpha");
+	PEER_LANE(lane, &alpha);
+	struct message_grant grant;
+	json_t *answer;
+
+	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &grant), 0);
+	CHECK_INT(peer_access(&lane, IBV_WR_RDMA_READ, 1, 0, 1), IBV_WC_REM_ACCESS_ERR);
+	peer_lane_close(&lane);
+	CHECK(harness_wait_number(&h, "stuck.windows", 1, 5000));
+	answer = harness_call(&h, "lease.revoke",
+			      json_pack("{s:I, s:b}", "id", (json_int_t)grant.lease_id, "now", 1));
+	check_stuck_answer(answer);
+	json_decref(answer);
+	CHECK_INT(harness_revoke(&h, grant.lease_id), ERROR_REVOKED);
+	peer_close(&alpha);
+	CHECK_INT(harness_stop(&h), 75);
+}
+
+TEST(inject__revocation_of_what_gets_stuck)
+{
+	HARNESS(h, .program = "mempoold-seam", .seam = "fail-dealloc",
+		.extra = "\"revoke_grace\": \"1min\"");
+	PEER(alpha, "alpha");
+	PEER_LANE(lane, &alpha);
+	char path[PATH_MAX], socket[HARNESS_TEXT_MAX], id[32];
+	const char *argv[] = {harness_program("mempoolctl", path),
+			      "--socket",
+			      harness_socket(&h, socket),
+			      "--timeout",
+			      "30s",
+			      "--json",
+			      "lease",
+			      "revoke",
+			      id,
+			      NULL};
+	struct message_grant grant;
+	char text[512] = "";
+	json_t *answer;
+	struct message m;
+	pid_t pid;
+	int fd;
+
+	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &grant), 0);
+	snprintf(id, sizeof(id), "%" PRIu64, grant.lease_id);
+	pid = harness_spawn(argv, &fd);
+	CHECK(pid > 0);
+	CHECK_INT(peer_take(&alpha, MESSAGE_REVOKE, 0, 5000, &m), 1);
+	CHECK_INT(peer_access(&lane, IBV_WR_RDMA_READ, 1, 0, 1), IBV_WC_REM_ACCESS_ERR);
+	peer_lane_close(&lane);
+	CHECK(read(fd, text, sizeof(text) - 1) > 0);
+	(void)close(fd);
+	CHECK_INT(waitpid(pid, NULL, 0), pid);
+	answer = json_loads(text, 0, NULL);
+	check_stuck_answer(answer);
+	json_decref(answer);
 	peer_close(&alpha);
 	CHECK_INT(harness_stop(&h), 75);
 }
