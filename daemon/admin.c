@@ -575,6 +575,17 @@ int admin_new(struct event_base *base, struct admin_socket *door,
 	return 0;
 }
 
+/* Answers and events of this turn, as far as the socket takes them at once. */
+static void say_last_words(struct admin_connection *connection)
+{
+	struct evbuffer *output = bufferevent_get_output(connection->bev);
+
+	/* A bufferevent keeps it for itself. */
+	(void)evbuffer_unfreeze(output, 1);
+	if (evbuffer_get_length(output) > 0)
+		(void)evbuffer_write(output, bufferevent_getfd(connection->bev));
+}
+
 struct admin *admin_free(struct admin *admin)
 {
 	struct admin_connection *connection;
@@ -583,6 +594,7 @@ struct admin *admin_free(struct admin *admin)
 		return NULL;
 	while ((connection = LIST_FIRST(&admin->connections))) {
 		assert(!connection->is_calling);
+		say_last_words(connection);
 		connection_free(connection);
 	}
 	assert(admin->connection_count == 0);

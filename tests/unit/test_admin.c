@@ -426,6 +426,20 @@ TEST(admin_free__removes_own_file)
 	CHECK(!admin_free(NULL));
 }
 
+/* What was said in the turn in which the daemon ends. */
+TEST(admin_free__last_words)
+{
+	FIXTURE = fixture_start();
+	CLIENT fd = client_new(f);
+	char text[64] = "";
+
+	CHECK_STR(ask(f, fd, REQUEST("1", "follow")), RESULT("1", "true"));
+	admin_publish(f->admin, json_pack("{s:s}", "x", "bye"));
+	f->admin = admin_free(f->admin);
+	CHECK(recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT) > 0);
+	CHECK(strstr(text, "\"x\":\"bye\"") != NULL);
+}
+
 TEST(admin_free__leaves_foreign_file)
 {
 	FIXTURE = fixture_start();
