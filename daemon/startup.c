@@ -230,8 +230,12 @@ static int startup_fail_admin(const struct server *server, int r)
 	snprintf(error, sizeof(error), "cannot listen on admin socket '%s': %s",
 		 server->config.admin_socket,
 		 r == -EADDRINUSE ? "another daemon uses it"
-		 : r == -ENOTSOCK ? "something that is not a socket is there; it was left alone"
-		 : r == -EEXIST	  ? "another user's socket is there; it was left alone"
+		 : r == -EPERM	  ? "the daemon is not a member of 'admin_group' (the service's "
+				    "SupplementaryGroups=)"
+		 : r == -ENOTSOCK ? "something that is not a socket is there and was left alone: "
+				    "remove it, or change 'admin_socket'"
+		 : r == -EEXIST	  ? "another user's socket is there and was left alone: remove it, "
+				    "or change 'admin_socket'"
 				  : strerror(-r));
 	(void)startup_fail(error);
 	return r == -EADDRINUSE ? SERVER_EXIT_RUNNING : SERVER_EXIT_START;
@@ -248,7 +252,8 @@ static int startup_take_place(struct server *server)
 	if (r < 0) {
 		snprintf(error, sizeof(error), "admin_group '%s' cannot be used: %s",
 			 server->config.admin_group,
-			 r == -ENOENT ? "there is no such group" : strerror(-r));
+			 r == -ENOENT ? "there is no such group; make it, or correct the key"
+				      : strerror(-r));
 		return startup_fail(error);
 	}
 	r = admin_socket_new(server->config.admin_socket, gid, &server->admin_door);

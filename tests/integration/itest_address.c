@@ -324,6 +324,19 @@ TEST(admin_socket__no_such_folder)
 	try_config(text, 1, "/nonesuch/admin.sock");
 }
 
+TEST(admin_group__no_such_group)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text),
+		 "{" IDENTITY
+		 "\"pool_size\": \"1MiB\", \"listen\": [\"%s\"], \"log_level\": \"error\", "
+		 "\"admin_group\": \"nonesuch-group\"}",
+		 harness_endpoint());
+	try_config(text, 1,
+		   "admin_group 'nonesuch-group' cannot be used: there is no such group; make it");
+}
+
 TEST(config__errors)
 {
 	try_config("", 2, "itest.conf");
