@@ -81,8 +81,12 @@ static int audit_open(const char *path)
 {
 	/* Non-blocking for the sake of a pipe or a terminal; a regular file does not care. */
 	int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-	int fd = open(path, flags, 0640);
+	int fd = open(path, flags | O_EXCL, 0640);
 
+	if (fd < 0 && errno == EEXIST)
+		fd = open(path, flags, 0640);
+	else if (fd >= 0)
+		(void)fchmod(fd, 0640); /* for the group, whatever the umask */
 	return fd < 0 ? -errno : fd;
 }
 

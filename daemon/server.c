@@ -229,7 +229,7 @@ void server_device_lost(struct server *server, const char *why)
 {
 	log_error("device lost device=%s why=\"%s\"",
 		  ibv_get_device_name(server->device.context->device), why);
-	service_stopping("the device is lost", STARTUP_STAGE_MS);
+	service_stopping("the device is lost", service_bytes_ms(server->pool.len_bytes));
 	server->exit_status = SERVER_EXIT_DEVICE;
 	event_base_loopbreak(server->base);
 }
@@ -389,6 +389,8 @@ static void server_teardown(struct server *server)
 	server_free_event(&server->control_cq_event);
 	listener_close(&server->listener);
 	log_tick();
+	if (drain_is_stopping(&server->drain))
+		service_stage("giving the pool back", service_bytes_ms(server->pool.len_bytes));
 	r = device_close(&server->device);
 	if (r < 0) {
 		log_error("device not closed, leaving the rest to the kernel error=\"%s\"",

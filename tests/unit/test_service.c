@@ -47,14 +47,14 @@ TEST(service_stage__asks_for_time)
 	CHECK_STR(sent, "EXTEND_TIMEOUT_USEC=0\nSTATUS=x");
 }
 
-TEST(service_stage__no_more_than_a_day)
+TEST(service_stage__no_more_than_25_hours)
 {
-	service_stage("x", 86400000);
-	CHECK_STR(sent, "EXTEND_TIMEOUT_USEC=86400000000\nSTATUS=x");
-	service_stage("x", 86400001);
-	CHECK_STR(sent, "EXTEND_TIMEOUT_USEC=86400000000\nSTATUS=x");
+	service_stage("x", 90000000);
+	CHECK_STR(sent, "EXTEND_TIMEOUT_USEC=90000000000\nSTATUS=x");
+	service_stage("x", 90000001);
+	CHECK_STR(sent, "EXTEND_TIMEOUT_USEC=90000000000\nSTATUS=x");
 	service_stage("x", UINT64_MAX);
-	CHECK_STR(sent, "EXTEND_TIMEOUT_USEC=86400000000\nSTATUS=x");
+	CHECK_STR(sent, "EXTEND_TIMEOUT_USEC=90000000000\nSTATUS=x");
 }
 
 TEST(service_progress__bytes)
@@ -94,7 +94,7 @@ TEST(service_stopping__state)
 	service_stopping("stopping", 40000);
 	CHECK_STR(sent, "STOPPING=1\nEXTEND_TIMEOUT_USEC=40000000\nSTATUS=stopping");
 	service_stopping("stopping", UINT64_MAX);
-	CHECK_STR(sent, "STOPPING=1\nEXTEND_TIMEOUT_USEC=86400000000\nSTATUS=stopping");
+	CHECK_STR(sent, "STOPPING=1\nEXTEND_TIMEOUT_USEC=90000000000\nSTATUS=stopping");
 }
 
 TEST(service_reload__states)
