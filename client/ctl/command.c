@@ -44,7 +44,7 @@ enum exit_status command_call(struct rpc *rpc, const char *method, json_t *param
 		return STATUS_OK;
 	if (r != -EREMOTEIO) {
 		command_complain(failure.text);
-		return STATUS_PROTOCOL;
+		return r == -ECONNRESET ? STATUS_UNREACHABLE : STATUS_PROTOCOL;
 	}
 	snprintf(text, sizeof(text), "%serror %" PRId64 ": %s", about, failure.code, failure.text);
 	command_complain(text);

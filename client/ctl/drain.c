@@ -59,28 +59,44 @@ static enum exit_status look(struct rpc *rpc, json_t **ret_drain)
 	return STATUS_PROTOCOL;
 }
 
-static bool is_over(const json_t *drain)
+static bool is_in(const json_t *drain, const char *state)
 {
-	const char *state = json_string_value(json_object_get(drain, "state"));
+	const char *text = json_string_value(json_object_get(drain, "state"));
 
-	return state == NULL || !strcmp(state, "drained") || !strcmp(state, "serving");
+	return text != NULL && !strcmp(text, state);
+}
+
+static enum exit_status complain_of_undrain(void)
+{
+	command_complain("the daemon was told to serve again: it is not drained");
+	return STATUS_REFUSED;
 }
 
 /* A daemon that ends has done what it was told; one that is silent has not ended. */
-static enum exit_status wait_for_exit(struct rpc *rpc)
+static enum exit_status wait_for_exit(const struct options *options, struct rpc *rpc)
 {
 	struct rpc_failure failure;
+	json_t *drain;
 	json_t *result;
+	bool serves;
 	int r;
 
 	while ((r = rpc_call(rpc, "status", NULL, &result, &failure)) == 0) {
+		serves = is_in(json_object_get(result, "drain"), "serving");
 		json_decref(result);
+		if (serves)
+			return complain_of_undrain();
 		sleep_ms(LOOK_MS);
 	}
-	if (r != -ETIMEDOUT)
-		return STATUS_OK;
-	command_complain(failure.text);
-	return STATUS_PROTOCOL;
+	if (r != -ECONNRESET) {
+		command_complain(failure.text);
+		return STATUS_PROTOCOL;
+	}
+	drain = json_pack("{s:s}", "state", "ended");
+	if (options->json)
+		command_print_json(drain);
+	json_decref(drain);
+	return STATUS_OK;
 }
 
 static enum exit_status wait_until_drained(const struct options *options, struct rpc *rpc)
@@ -93,10 +109,14 @@ static enum exit_status wait_until_drained(const struct options *options, struct
 		status = look(rpc, &drain);
 		if (status != STATUS_OK)
 			return status;
-		over = is_over(drain);
+		over = is_in(drain, "drained");
 		if (over)
 			print_drain(options, drain);
+		else if (is_in(drain, "serving"))
+			status = complain_of_undrain();
 		json_decref(drain);
+		if (status != STATUS_OK)
+			return status;
 		if (!over)
 			sleep_ms(LOOK_MS);
 	}
@@ -133,7 +153,8 @@ enum exit_status drain_run(const struct options *options, int argc, char **argv)
 		return status;
 	status = order(options, rpc);
 	if (status == STATUS_OK && options->wait)
-		status = options->exit ? wait_for_exit(rpc) : wait_until_drained(options, rpc);
+		status = options->exit ? wait_for_exit(options, rpc)
+				       : wait_until_drained(options, rpc);
 	rpc_free(rpc);
 	return status;
 }

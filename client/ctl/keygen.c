@@ -8,7 +8,7 @@
 
 #include "common/key_file.h"
 
-int keygen(const char *path)
+int keygen(const char *path, bool json)
 {
 	char text[KEY_FILE_PUBLIC_TEXT];
 	char error[KEY_FILE_ERROR_MAX];
@@ -23,6 +23,8 @@ int keygen(const char *path)
 		return -1;
 	}
 	secure_wipe(pair.private_key, sizeof(pair.private_key));
-	puts(key_file_print_public(pair.public_key, text));
+	/* Base64 has nothing that JSON escapes. */
+	printf(json ? "{\"public_key\":\"%s\"}\n" : "%s\n",
+	       key_file_print_public(pair.public_key, text));
 	return 0;
 }

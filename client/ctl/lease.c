@@ -79,16 +79,19 @@ enum exit_status lease_run_show(const struct options *options, int argc, char **
 /* @whose: "lease 0x1f", "tenant alice" */
 static enum exit_status print_revoked(const char *whose, json_t *result)
 {
-	json_int_t leases, took_us, elapsed_us;
+	json_int_t leases, stuck, took_us, elapsed_us;
 
-	if (json_unpack(result, "{s:I, s:I, s:I}", "leases", &leases, "took_us", &took_us,
-			"elapsed_us", &elapsed_us) < 0) {
+	if (json_unpack(result, "{s:I, s:I, s:I, s:I}", "leases", &leases, "stuck", &stuck,
+			"took_us", &took_us, "elapsed_us", &elapsed_us) < 0) {
 		command_complain("the daemon's answer does not say what was revoked");
 		return STATUS_PROTOCOL;
 	}
 	printf("%s revoked: %" JSON_INTEGER_FORMAT " %s, fence in %" JSON_INTEGER_FORMAT
 	       " us, %" JSON_INTEGER_FORMAT " ms in all\n",
 	       whose, leases, leases == 1 ? "lease" : "leases", took_us, elapsed_us / 1000);
+	if (stuck > 0)
+		printf("%" JSON_INTEGER_FORMAT " of them in quarantine: not behind a fence yet\n",
+		       stuck);
 	return STATUS_OK;
 }
 
@@ -142,7 +145,7 @@ static enum exit_status revoke_leases(const struct options *options, struct rpc 
 		(void)command_parse_id(argv[i], &id); /* checked before the first call */
 		snprintf(whose, sizeof(whose), "lease 0x%" PRIx64, (uint64_t)id);
 		status = revoke(options, rpc, json_pack("{s:I}", "id", id), whose);
-		if (status == STATUS_PROTOCOL)
+		if (status == STATUS_PROTOCOL || status == STATUS_UNREACHABLE)
 			return status;
 		if (status != STATUS_OK)
 			worst = status;

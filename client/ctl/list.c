@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/units.h"
+
 #define COLUMN_PATH_MAX 64
 
 /* A row and what it is sorted by. */
@@ -45,12 +47,27 @@ static void filter(const struct options *options, json_t *rows)
 	}
 }
 
+/* "16GiB" is more than "2GiB"; what is no size is compared as text. */
+static int compare_texts(const char *a, const char *b)
+{
+	uint64_t x, y;
+
+	if (units_parse_size(a, &x) == 0 && units_parse_size(b, &y) == 0)
+		return (x > y) - (x < y);
+	return strcmp(a, b);
+}
+
 static int compare_values(const json_t *a, const json_t *b)
 {
 	json_int_t x = json_integer_value(a), y = json_integer_value(b);
 
 	if (json_is_string(a) && json_is_string(b))
-		return strcmp(json_string_value(a), json_string_value(b));
+		return compare_texts(json_string_value(a), json_string_value(b));
+	if (json_is_array(a) && json_is_array(b)) {
+		x = (json_int_t)json_array_size(a);
+		y = (json_int_t)json_array_size(b);
+		return (x > y) - (x < y);
+	}
 	if (json_is_integer(a) && json_is_integer(b))
 		return (x > y) - (x < y);
 	return (json_typeof(a) > json_typeof(b)) - (json_typeof(a) < json_typeof(b));

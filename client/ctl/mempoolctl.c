@@ -39,7 +39,7 @@ static enum exit_status run_keygen(const struct options *options, int argc, char
 		command_complain("keygen needs --out FILE");
 		return STATUS_USAGE;
 	}
-	return keygen(options->out) == 0 ? STATUS_OK : STATUS_REFUSED;
+	return keygen(options->out, options->json) == 0 ? STATUS_OK : STATUS_REFUSED;
 }
 
 static const struct command commands[] = {

@@ -30,7 +30,8 @@ const struct option_row options_table[] = {
 	{"tenant", "NAME", TAKES_TENANT, OPTION_TEXT, FIELD(tenant), NULL, "only that tenant's"},
 	{"session", "ID", TAKES_SESSION, OPTION_ID, FIELD(session), NULL, "only that session's"},
 	{"state", "STATE", TAKES_STATE, OPTION_TEXT, FIELD(state),
-	 "active binding detached ending fencing open orphaned scrubbing waiting banned ok removed",
+	 "requested waiting binding active quiescing rebinding detached orphaned ending fencing "
+	 "scrubbing hello greeted open closing reaping ok banned removed",
 	 "only what is in that state"},
 	{"sort", "COLUMN", TAKES_SORT, OPTION_TEXT, FIELD(sort), NULL,
 	 "in the order of a column, which is named as in the list (ttl-left, say)"},

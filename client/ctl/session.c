@@ -76,7 +76,7 @@ enum exit_status session_run_kick(const struct options *options, int argc, char 
 	worst = command_connect(options, &rpc);
 	if (worst != STATUS_OK)
 		return worst;
-	for (int i = 0; i < argc && worst != STATUS_PROTOCOL; i++) {
+	for (int i = 0; i < argc && worst != STATUS_PROTOCOL && worst != STATUS_UNREACHABLE; i++) {
 		enum exit_status status = kick(options, rpc, argv[i]);
 
 		if (status != STATUS_OK)

@@ -19,6 +19,8 @@ static const struct table_field status_fields[] = {
 	 "{pool.dirty_bytes:size} dirty, {pool.free_bytes:size} free "
 	 "(largest extent {pool.largest_free_bytes:size})",
 	 false},
+	{"  pages", "{pool.page_bytes:size}, hugepages: {pool.hugepages}", false},
+	{"  damaged", "{pool.damaged_bytes:size}", false},
 	{"isolation", "{isolation.mode} (configured: {isolation.configured})", false},
 	{"  because", "{isolation.why}", false},
 	{"  fence", "{isolation.fence}", false},

@@ -56,7 +56,7 @@ static const struct table_field list_fields[] = {
 
 static const struct table_field show_fields[] = {
 	{"tenant", "{name}", false},
-	{"state", "{state}", false},
+	{"state", "{state:state}", false},
 	{"keys", "{keys}", false},
 	{"strikes", "{strikes}", false},
 	{"ban left", "{ban_left_ms:duration}", false},

@@ -380,6 +380,7 @@ TEST(ctl__keygen)
 {
 	HARNESS(h, .pool_size = NULL);
 	char path[HARNESS_TEXT_MAX];
+	json_t *result;
 	struct stat st;
 
 	harness_path(&h, "new.key", path);
@@ -390,6 +391,11 @@ TEST(ctl__keygen)
 	CHECK_INT(CTL(&h, "keygen", "--out", path), 1);
 	CHECK_STR(output.out, "");
 	CHECK_INT(CTL(&h, "keygen"), 2);
+	unlink(path);
+	CHECK_INT(CTL(&h, "keygen", "--out", path, "--json"), 0);
+	result = said();
+	CHECK_INT(strlen(text_of(result, "public_key")), SECURE_KEY_TEXT_LENGTH);
+	json_decref(result);
 	unlink(path);
 }
 
@@ -548,8 +554,27 @@ static bool event_is(struct follower *f, const char *name, const char *tenant, u
 	return is;
 }
 
+static bool wait_until_it_drains(struct harness *h)
+{
+	bool drains = false;
+
+	for (int i = 0; i < WAIT_MS / 20 && !drains; i++) {
+		json_t *status = harness_call(h, "status", NULL);
+
+		drains =
+			strcmp(text_of(json_object_get(status, "drain"), "state"), "draining") == 0;
+		json_decref(status);
+		(void)poll(NULL, 0, 20);
+	}
+	return drains;
+}
+
 TEST(ctl__drain)
 {
+	static const char *const waits[][4] = {
+		{"drain", "--wait", NULL},
+		{"drain", "--wait", "--exit", NULL},
+	};
 	HARNESS(h, .pool_size = NULL);
 	SESSION(alpha, "alpha");
 	mempool_lease *lease, *second;
@@ -585,8 +610,25 @@ TEST(ctl__drain)
 	CHECK_INT(number_of(result, "leases_left"), 0);
 	json_decref(result);
 	CHECK_INT(follower_status(&waiting), 0);
+	/* What is told to serve again meanwhile is not drained. */
+	CHECK_INT(CTL(&h, "undrain"), 0);
+	CHECK_INT(harness_acquire(alpha, 4096, 60000, &lease), 0);
+	for (int i = 0; i < 2; i++) {
+		FOLLOWER(cheated);
+
+		(void)command_line(&h, waits[i], argv);
+		cheated.pid = harness_spawn(argv, &cheated.fd);
+		CHECK(cheated.pid > 0);
+		CHECK(wait_until_it_drains(&h));
+		CHECK_INT(CTL(&h, "undrain"), 0);
+		CHECK_INT(follower_status(&cheated), 1);
+	}
+	CHECK_INT(mempool_release(lease), 0);
 	/* And then the daemon's end. */
-	CHECK_INT(CTL(&h, "drain", "--wait", "--exit", "--deadline", "0"), 0);
+	CHECK_INT(CTL(&h, "drain", "--wait", "--exit", "--deadline", "0", "--json"), 0);
+	result = said();
+	CHECK_STR(text_of(result, "state"), "ended");
+	json_decref(result);
 	CHECK_INT(CTL(&h, "status"), 3);
 	CHECK_INT(waitpid(h.pid, NULL, 0), h.pid);
 	h.pid = 0;
