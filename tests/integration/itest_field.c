@@ -141,7 +141,7 @@ TEST(field_61_start__device_registers_just_the_pool)
 	mempool_lease *lease = NULL;
 	mempool *pool = NULL;
 
-	CHECK_INT(harness_connect("last", &pool), 0);
+	CHECK_INT(harness_connect("alpha", &pool), 0);
 	CHECK_INT(harness_acquire(pool, 1048576, 60000, &lease), 0);
 	CHECK_INT(mempool_write(lease, 1048575, &sent, 1), 0);
 	CHECK_INT(mempool_read(lease, 1048575, &got, 1), 0);

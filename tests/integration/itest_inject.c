@@ -234,7 +234,7 @@ TEST(inject__revocation_of_what_is_stuck)
 	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &grant), 0);
 	CHECK_INT(peer_access(&lane, IBV_WR_RDMA_READ, 1, 0, 1), IBV_WC_REM_ACCESS_ERR);
 	peer_lane_close(&lane);
-	CHECK(harness_wait_number(&h, "stuck.windows", 1, 5000));
+	CHECK(harness_wait_number(&h, "stuck.bytes", PAGE, 5000));
 	answer = harness_call(&h, "lease.revoke",
 			      json_pack("{s:I, s:b}", "id", (json_int_t)grant.lease_id, "now", 1));
 	check_stuck_answer(answer);
