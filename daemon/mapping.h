@@ -10,7 +10,7 @@
  * all of it there before anybody uses it.
  */
 
-#define MAPPING_ERROR_MAX 384
+#define MAPPING_ERROR_MAX 512
 #define MAPPING_ANY_NODE  (-1)
 
 enum mapping_pages {

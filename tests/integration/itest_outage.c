@@ -140,6 +140,7 @@ static bool recover(struct outage *outage, const struct worker *workers)
 	return true;
 }
 
+/* After each round: only so many events are kept. */
 static uint32_t count_lost_sessions(mempool *pool)
 {
 	struct mempool_event event = {.size = sizeof(event)};
@@ -228,7 +229,7 @@ static void break_again_and_again(struct harness *h, struct outage *outage, uint
 	static struct worker workers[WORKERS];
 	struct random random = random_start();
 	uint32_t broken[WAYS] = {0};
-	uint32_t lost;
+	uint32_t lost = 0;
 	uint64_t begun_ns = clock_now_ns();
 
 	workers_start(outage, &random, workers);
@@ -242,8 +243,9 @@ static void break_again_and_again(struct harness *h, struct outage *outage, uint
 			test_fail(__FILE__, __LINE__, "no recovery");
 			printf("# in round %u: %s\n", i, way_names[way]);
 		}
+		lost += count_lost_sessions(outage->pool);
 	}
-	lost = count_lost_sessions(outage->pool);
+	lost += count_lost_sessions(outage->pool);
 	workers_finish(outage, workers);
 	printf("# %u rounds in %" PRIu64 " ms, %u sessions lost;", rounds,
 	       (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS, lost);

@@ -435,10 +435,13 @@ TEST(middle__lane_of_the_library_through_him)
 	struct mempool_connect_opts opts = {.timeout_ms = DIVERTED_MS};
 	struct harness_keys keys;
 	mempool *pool = NULL;
+	int r;
 
 	harness_keys(VICTIM, &keys, &opts);
 	relay_divert(INT_MAX); /* it tries for as long as it has time */
-	CHECK_INT(mempool_connect(harness_endpoint(), &opts, &pool), MEMPOOL_E_LANE_OFFER);
+	r = mempool_connect(harness_endpoint(), &opts, &pool);
+	/* The time may be over between two tries or within one. */
+	CHECK(r == MEMPOOL_E_LANE_OFFER || r == MEMPOOL_E_TIMEOUT);
 	CHECK(pool == NULL);
 	CHECK(relay_wait_idle(&relay, IDLE_MS));
 	printf("# %u lanes tried\n", relay.lanes_tried);
