@@ -135,7 +135,8 @@ TEST(field_61_start__device_registers_less_than_the_pool)
 
 TEST(field_61_start__device_registers_just_the_pool)
 {
-	HARNESS(h, .seam = "small-mr:1048576", .pool_size = SECOND_POOL_BYTES);
+	HARNESS(h, .program = "mempoold-seam", .seam = "small-mr:1048576",
+		.pool_size = SECOND_POOL_BYTES);
 	uint8_t sent = 0x61;
 	uint8_t got = 0;
 	mempool_lease *lease = NULL;
