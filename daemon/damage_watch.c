@@ -4,7 +4,9 @@
  * in the pool costs the lease that has it and the pages; the daemon goes on. Damage anywhere
  * else is in memory of the daemon itself, which cannot be trusted any more.
  *
- * Owns its event. Thread: the loop.
+ * Invariant: once started its deadline is always set. Owns its event and the deadline.
+ *
+ * Thread: the loop.
  */
 #include "daemon/damage_watch.h"
 

@@ -92,10 +92,11 @@ static enum exit_status wait_for_exit(const struct options *options, struct rpc 
 		command_complain(failure.text);
 		return STATUS_PROTOCOL;
 	}
-	drain = json_pack("{s:s}", "state", "ended");
-	if (options->json)
+	if (options->json) {
+		drain = json_pack("{s:s}", "state", "ended");
 		command_print_json(drain);
-	json_decref(drain);
+		json_decref(drain);
+	}
 	return STATUS_OK;
 }
 
