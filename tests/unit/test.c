@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define TEST_TOLD_MS 1000 /* what took less is not worth a line */
 
 enum outcome {
 	OUTCOME_PASSED,
@@ -101,6 +104,26 @@ bool test_check_mem(const void *actual, const void *expected, size_t len_bytes, 
 	return true;
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void run_case(const struct test_case *test)
+{
+	uint64_t begun_ms = now_ms();
+	uint64_t took_ms;
+
+	outcome = OUTCOME_PASSED;
+	test->run();
+	took_ms = now_ms() - begun_ms;
+	if (took_ms >= TEST_TOLD_MS)
+		printf("# took %" PRIu64 " ms\n", took_ms);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const prefixes[OUTCOME_END] = {
@@ -115,8 +138,7 @@ int main(int argc, char **argv)
 	for (struct test_case *test = first_test; test != NULL; test = test->next) {
 		if (argc > 1 && strstr(test->name, argv[1]) == NULL)
 			continue;
-		outcome = OUTCOME_PASSED;
-		test->run();
+		run_case(test);
 		counts[outcome]++;
 		printf("%s - %s%s\n", prefixes[outcome], test->name,
 		       outcome == OUTCOME_SKIPPED ? " # SKIP" : "");
