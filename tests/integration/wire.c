@@ -4,6 +4,11 @@
  *
  * The local table is looked at only by what comes in from the wire, and behind our rules by
  * everything else. Neighbours are fixed, as nobody would answer for them.
+ *
+ * The queue that loses and delays is there from the beginning, and long enough for anything: while
+ * it is put in, and when it is full, the network stack refuses packets, and Soft-RoCE answers that
+ * with a queue pair in error. If it is the one that connections are made over, the device makes no
+ * more until it is added anew.
  */
 #include "tests/integration/wire.h"
 
@@ -11,6 +16,8 @@
 #include <stdio.h>
 
 #include "tests/integration/machine.h"
+
+#define WIRE_QUEUE "netem limit 100000"
 
 #define WIRE_NEIGHBOURS                                                                  \
 	"mac0=$(cat /sys/class/net/v0/address); mac1=$(cat /sys/class/net/v1/address); " \
@@ -22,6 +29,7 @@ static const char wire_up[] =
 	"for f in v0 v1; do echo 1 >$f/accept_local; echo 0 >$f/rp_filter; done; "
 	"echo 0 >all/rp_filter; "
 	"ip addr add 10.77.0.2/24 dev v1; "
+	"for d in v0 v1; do tc qdisc add dev $d root " WIRE_QUEUE "; done; "
 	"rdma link add rxe1 type rxe netdev v1; " WIRE_NEIGHBOURS
 	"ip route add 10.77.0.2 dev v0 src 10.77.0.1 table 100; "
 	"ip route add 10.77.0.1 dev v1 src 10.77.0.2 table 101; "
@@ -46,8 +54,8 @@ bool wire_drop(const char *device, bool drop)
 {
 	char command[128];
 
-	snprintf(command, sizeof(command), "tc qdisc replace dev %s root netem loss %s", device,
-		 drop ? "100%" : "0%");
+	snprintf(command, sizeof(command), "tc qdisc change dev %s root " WIRE_QUEUE " loss %s",
+		 device, drop ? "100%" : "0%");
 	return machine_shell(command);
 }
 
@@ -55,9 +63,8 @@ bool wire_delay(const char *device, uint32_t ms)
 {
 	char command[128];
 
-	/* What does not fit the limit would be lost. */
 	snprintf(command, sizeof(command),
-		 "tc qdisc replace dev %s root netem limit 100000 delay %" PRIu32 "ms", device, ms);
+		 "tc qdisc change dev %s root " WIRE_QUEUE " delay %" PRIu32 "ms", device, ms);
 	return machine_shell(command);
 }
 
