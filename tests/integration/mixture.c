@@ -28,13 +28,13 @@ static const struct {
 	const char *name;
 	uint32_t weight;
 } kinds[MIXTURE_KINDS] = {
-	[MIXTURE_READ] = {"read", 16},		 [MIXTURE_WRITE] = {"write", 17},
-	[MIXTURE_READV] = {"readv", 5},		 [MIXTURE_WRITEV] = {"writev", 5},
+	[MIXTURE_READ] = {"read", 16},		 [MIXTURE_WRITE] = {"write", 16},
+	[MIXTURE_READV] = {"readv", 3},		 [MIXTURE_WRITEV] = {"writev", 3},
 	[MIXTURE_FETCH_ADD] = {"fetch_add", 8},	 [MIXTURE_COMPARE_SWAP] = {"compare_swap", 8},
-	[MIXTURE_OWN_QUEUE] = {"own queue", 14}, [MIXTURE_SHARED_QUEUE] = {"shared queue", 14},
-	[MIXTURE_RENEW] = {"renew", 3},		 [MIXTURE_LOOK] = {"look", 4},
-	[MIXTURE_TURNOVER] = {"turnover", 2},	 [MIXTURE_BUF] = {"buf", 2},
-	[MIXTURE_CACHE] = {"cache", 2},
+	[MIXTURE_OWN_QUEUE] = {"own queue", 20}, [MIXTURE_SHARED_QUEUE] = {"shared queue", 20},
+	[MIXTURE_RENEW] = {"renew", 1},		 [MIXTURE_LOOK] = {"look", 2},
+	[MIXTURE_TURNOVER] = {"turnover", 1},	 [MIXTURE_BUF] = {"buf", 1},
+	[MIXTURE_CACHE] = {"cache", 1},
 };
 
 /* Failures. */
