@@ -160,11 +160,11 @@ TEST(cp__a_renewal_that_fails)
 	pid_t pid;
 
 	CHECK(fifo >= 0);
-	pid = spawn_put(&place, "6s", "1s", &out);
+	pid = spawn_put(&place, "12s", "1s", &out);
 	CHECK(pid > 0);
 	CHECK(harness_wait_number(&h, "leases.active", 1, 30000));
 	CHECK_INT(kill(h.pid, SIGSTOP), 0);
-	harness_sleep_ms(3300);
+	harness_sleep_ms(6600);
 	CHECK_INT(kill(h.pid, SIGCONT), 0);
 	CHECK_INT(write(fifo, "some bytes", 10), 10);
 	close(fifo);
