@@ -94,6 +94,8 @@ int isolation_decide(int configured, const struct selftest_params *test, bool so
 	int r;
 
 	params.guarded = false;
+	/* A guard is the only way out then, and the run with guards tries everything. */
+	params.bounds_decide = configured == CONFIG_ISOLATION_AUTO;
 	r = selftest_run(&params, &isolation.result[0], error);
 	if (r < 0)
 		return r;
@@ -101,6 +103,7 @@ int isolation_decide(int configured, const struct selftest_params *test, bool so
 	if (configured == CONFIG_ISOLATION_AUTO &&
 	    selftest_only_bounds_fail(&isolation.result[0])) {
 		params.guarded = true;
+		params.bounds_decide = false;
 		r = selftest_run(&params, &isolation.result[1], error);
 		if (r < 0)
 			return r;

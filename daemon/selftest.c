@@ -405,6 +405,12 @@ static int run_property(struct selftest *test, enum selftest_property property,
 	return 0;
 }
 
+static bool is_bounds(enum selftest_property property)
+{
+	return property == SELFTEST_BOUNDS_BELOW || property == SELFTEST_BOUNDS_ABOVE ||
+	       property == SELFTEST_BOUNDS_STRADDLE;
+}
+
 int selftest_run(const struct selftest_params *params, struct selftest_result *ret_result,
 		 char *error)
 {
@@ -415,6 +421,7 @@ int selftest_run(const struct selftest_params *params, struct selftest_result *r
 		.error = error,
 	};
 	struct selftest_result result = {0};
+	bool is_decided = false;
 	unsigned int i;
 	int r;
 
@@ -423,18 +430,18 @@ int selftest_run(const struct selftest_params *params, struct selftest_result *r
 	r = selftest_route_find(params->pd->context, &test.route);
 	if (r < 0)
 		return fail(&test, "no port reaches itself", r);
-	for (i = 0; i < SELFTEST_PROPERTIES && r == 0; i++)
-		r = run_property(&test, i, &result.outcome[i]);
+	for (i = 0; i < SELFTEST_PROPERTIES && r == 0; i++) {
+		if (is_decided)
+			result.outcome[i] = SELFTEST_NOT_TRIED;
+		else
+			r = run_property(&test, i, &result.outcome[i]);
+		is_decided = is_decided || (params->bounds_decide && is_bounds(i) &&
+					    result.outcome[i] == SELFTEST_NOT_ENFORCED);
+	}
 	memset(params->memory, 0, MEMORY_BYTES);
 	if (r == 0)
 		*ret_result = result;
 	return r;
-}
-
-static bool is_bounds(enum selftest_property property)
-{
-	return property == SELFTEST_BOUNDS_BELOW || property == SELFTEST_BOUNDS_ABOVE ||
-	       property == SELFTEST_BOUNDS_STRADDLE;
 }
 
 /* Must be enforced on any device. Windows are zero-based only if we bind them so. */
@@ -461,7 +468,8 @@ bool selftest_only_bounds_fail(const struct selftest_result *result)
 
 	/* Atomics outside go through as well then: the guarded run judges them. */
 	for (i = 0; i < SELFTEST_PROPERTIES; i++) {
-		if (!is_essential(i) || result->outcome[i] == SELFTEST_ENFORCED)
+		if (!is_essential(i) || result->outcome[i] == SELFTEST_ENFORCED ||
+		    result->outcome[i] == SELFTEST_NOT_TRIED)
 			continue;
 		if (!is_bounds(i))
 			return false;
@@ -497,8 +505,9 @@ const char *selftest_outcome_name(enum selftest_outcome outcome)
 		[SELFTEST_ENFORCED] = "enforced",
 		[SELFTEST_NOT_ENFORCED] = "not enforced",
 		[SELFTEST_NOT_SUPPORTED] = "not supported",
+		[SELFTEST_NOT_TRIED] = "not tried",
 	};
 
-	assert(outcome <= SELFTEST_NOT_SUPPORTED);
+	assert(outcome <= SELFTEST_NOT_TRIED);
 	return names[outcome];
 }

@@ -31,6 +31,7 @@ enum selftest_outcome {
 	SELFTEST_ENFORCED,	/* worked inside just before, refused outside, bytes unchanged */
 	SELFTEST_NOT_ENFORCED,	/* the forbidden access went through */
 	SELFTEST_NOT_SUPPORTED, /* the device does not offer it: never offered to tenants */
+	SELFTEST_NOT_TRIED,	/* the outcome did not matter any more: counts as not enforced */
 };
 
 struct selftest_result {
@@ -39,10 +40,11 @@ struct selftest_result {
 
 struct selftest_params {
 	struct ibv_pd *pd;
-	struct ibv_mr *mr; /* over the whole pool, LOCAL_WRITE | MW_BIND */
-	uint8_t *memory;   /* start of the pool */
-	size_t len_bytes;  /* that the test may use, zero before and after; at least 16 pages */
-	bool guarded;	   /* each window over an MR of its own that covers exactly its range */
+	struct ibv_mr *mr;  /* over the whole pool, LOCAL_WRITE | MW_BIND */
+	uint8_t *memory;    /* start of the pool */
+	size_t len_bytes;   /* that the test may use, zero before and after; at least 16 pages */
+	bool guarded;	    /* each window over an MR of its own that covers exactly its range */
+	bool bounds_decide; /* nothing more is tried when bounds are not enforced */
 };
 
 /**
@@ -68,6 +70,7 @@ bool selftest_isolates(const struct selftest_result *result);
  * selftest_only_bounds_fail() - would guarded mode help?
  *
  * Atomics do not count: outside they go through with the rest, and the guarded run judges them.
+ * It also judges what was not tried since bounds failed.
  */
 bool selftest_only_bounds_fail(const struct selftest_result *result);
 

@@ -136,12 +136,14 @@ static void print_result(const struct selftest_result *result)
 }
 
 /* One run in a PD of its own, which can be freed only if nothing is left in it. */
-static void run(const char *name, int access, bool guarded, struct selftest_result *ret_result)
+static void run(const char *name, int access, bool guarded, bool bounds_decide,
+		struct selftest_result *ret_result)
 {
 	struct selftest_params params = {
 		.memory = bench.memory,
 		.len_bytes = TEST_BYTES,
 		.guarded = guarded,
+		.bounds_decide = bounds_decide,
 	};
 	char error[PROTO_TEXT_MAX] = "";
 	uint64_t started_ns;
@@ -176,7 +178,7 @@ static void test_windows(void)
 {
 	struct selftest_result result;
 
-	run("windows", POOL_ACCESS, false, &result);
+	run("windows", POOL_ACCESS, false, false, &result);
 	if (!bench.is_rxe)
 		return;
 	check_result(&result, &rxe_windows);
@@ -184,11 +186,31 @@ static void test_windows(void)
 	CHECK(selftest_only_bounds_fail(&result));
 }
 
+/* The first property decides, and no other is tried. */
+static void test_bounds_decide(void)
+{
+	struct selftest_result expected = {
+		.outcome = {[SELFTEST_BOUNDS_BELOW] = SELFTEST_NOT_ENFORCED},
+	};
+	struct selftest_result result;
+
+	for (unsigned int i = SELFTEST_BOUNDS_BELOW + 1; i < SELFTEST_PROPERTIES; i++)
+		expected.outcome[i] = SELFTEST_NOT_TRIED;
+	run("windows, until bounds decide", POOL_ACCESS, false, true, &result);
+	if (!bench.is_rxe)
+		return;
+	check_result(&result, &expected);
+	CHECK(!selftest_isolates(&result));
+	CHECK(selftest_only_bounds_fail(&result));
+	run("guarded, bounds would decide", POOL_ACCESS, true, true, &result);
+	check_result(&result, &rxe_guarded);
+}
+
 static void test_guarded(void)
 {
 	struct selftest_result result;
 
-	run("guarded", POOL_ACCESS, true, &result);
+	run("guarded", POOL_ACCESS, true, false, &result);
 	if (!bench.is_rxe)
 		return;
 	check_result(&result, &rxe_guarded);
@@ -203,7 +225,7 @@ static void test_remote_rights_on_pool(void)
 	struct selftest_result expected = rxe_guarded;
 	struct selftest_result result;
 
-	run("guarded, pool with remote rights", POOL_ACCESS | remote, true, &result);
+	run("guarded, pool with remote rights", POOL_ACCESS | remote, true, false, &result);
 	expected.outcome[SELFTEST_MR_KEYS] = SELFTEST_NOT_ENFORCED;
 	if (!bench.is_rxe)
 		return;
@@ -220,7 +242,7 @@ static void test_no_windows_on_pool(void)
 	};
 	struct selftest_result result;
 
-	run("windows, pool without MW_BIND", IBV_ACCESS_LOCAL_WRITE, false, &result);
+	run("windows, pool without MW_BIND", IBV_ACCESS_LOCAL_WRITE, false, false, &result);
 	check_result(&result, &expected);
 	check_outcome(&result, SELFTEST_ZERO_BASED, SELFTEST_NOT_SUPPORTED);
 	CHECK(!selftest_isolates(&result));
@@ -288,6 +310,7 @@ int main(void)
 	test_verdict_on_atomics();
 	test_verdict_on_each();
 	test_windows();
+	test_bounds_decide();
 	test_guarded();
 	test_remote_rights_on_pool();
 	test_no_windows_on_pool();

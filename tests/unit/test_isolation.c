@@ -22,6 +22,7 @@ static struct {
 	int r[2];
 	int runs;
 	bool guarded[4];
+	bool bounds_decide[4];
 	struct selftest_params params;
 } fake;
 
@@ -32,6 +33,8 @@ int __wrap_selftest_run(const struct selftest_params *params, struct selftest_re
 
 	if (fake.runs < 4)
 		fake.guarded[fake.runs] = params->guarded;
+	if (fake.runs < 4)
+		fake.bounds_decide[fake.runs] = params->bounds_decide;
 	fake.runs++;
 	fake.params = *params;
 	if (r == 0)
@@ -255,6 +258,31 @@ TEST(isolation_decide__auto_guarded)
 	CHECK_MEM(&isolation.result[0], &bad, sizeof(bad));
 	CHECK_MEM(&isolation.result[1], &good, sizeof(good));
 	CHECK(strstr(isolation.why, "bounds-below") != NULL);
+}
+
+/* What is not tried over the pool, since guards are needed anyway, is tried over them. */
+TEST(isolation_decide__auto_bounds_decide)
+{
+	struct selftest_result bad = all(SELFTEST_NOT_TRIED);
+
+	bad.outcome[SELFTEST_BOUNDS_BELOW] = SELFTEST_NOT_ENFORCED;
+	CHECK_INT(decide(CONFIG_ISOLATION_AUTO, bad, all(SELFTEST_ENFORCED)), 0);
+	CHECK_INT(fake.runs, 2);
+	CHECK(fake.bounds_decide[0] && !fake.bounds_decide[1]);
+	CHECK_INT(isolation.mode, MESSAGE_ISOLATION_GUARDED);
+	CHECK_INT(decide(CONFIG_ISOLATION_AUTO, bad, bad), -EPERM);
+	CHECK_INT(decide(CONFIG_ISOLATION_AUTO, all(SELFTEST_NOT_TRIED), all(SELFTEST_ENFORCED)),
+		  -EPERM);
+	CHECK_INT(fake.runs, 1);
+}
+
+/* Who has no guards to go to wants to know all. */
+TEST(isolation_decide__all_is_tried_without_guards)
+{
+	CHECK_INT(decide(CONFIG_ISOLATION_WINDOWS, no_bounds(), all(SELFTEST_ENFORCED)), -EPERM);
+	CHECK(!fake.bounds_decide[0]);
+	CHECK_INT(decide(CONFIG_ISOLATION_UNVERIFIED, no_bounds(), all(SELFTEST_ENFORCED)), 0);
+	CHECK(!fake.bounds_decide[0]);
 }
 
 TEST(isolation_decide__auto_guarded_refused)
