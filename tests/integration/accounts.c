@@ -52,3 +52,10 @@ void accounts_check(struct harness *h)
 	accounts_check_counters(status);
 	json_decref(status);
 }
+
+void accounts_finish(struct harness *h)
+{
+	accounts_check(h);
+	CHECK(!test_has_failed());
+	CHECK_INT(harness_stop(h), 0);
+}

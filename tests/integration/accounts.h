@@ -12,4 +12,7 @@ struct harness;
  */
 void accounts_check(struct harness *h);
 
+/** accounts_finish() - the same, and then the daemon stops in order */
+void accounts_finish(struct harness *h);
+
 #endif

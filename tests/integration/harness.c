@@ -62,6 +62,7 @@ static const struct {
 	[FIGURE_MEASURE_MS] = {300, 50},
 	[FIGURE_FLUSHES] = {4000, 200},
 	[FIGURE_RELOADS] = {100, 10},
+	[FIGURE_LARGE_MIB] = {64, 8},
 	[FIGURE_OUTAGES] = {140, 8},
 	[FIGURE_OUTAGES_OF_SESSIONS] = {60, 4},
 };
@@ -112,6 +113,11 @@ void harness_sleep_ms(uint64_t ms)
 
 	while (nanosleep(&time, &time) != 0 && errno == EINTR)
 		;
+}
+
+uint64_t harness_since_ms(uint64_t begun_ns)
+{
+	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
 }
 
 static int harness_compare(const void *a, const void *b)

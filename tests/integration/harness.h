@@ -56,6 +56,7 @@ enum harness_figure {
 	FIGURE_BREAKS,
 	FIGURE_FORKS,
 	FIGURE_THREAD_OPERATIONS,
+	FIGURE_LARGE_MIB,
 	FIGURE_OUTAGES,
 	FIGURE_OUTAGES_OF_SESSIONS,
 	FIGURE_SIGNALS,
@@ -212,6 +213,9 @@ pid_t harness_spawn(const char *const *argv, int *ret_out);
 int harness_run(const char *const *argv, uint64_t limit_ms, struct harness_output *ret_output);
 
 void harness_sleep_ms(uint64_t ms);
+
+/** harness_since_ms() - whole milliseconds since a time of clock_now_ns() */
+uint64_t harness_since_ms(uint64_t begun_ns);
 
 /** harness_sort() - ascending */
 void harness_sort(uint64_t *values, size_t count);

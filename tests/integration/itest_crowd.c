@@ -183,7 +183,7 @@ static void come_at_once(uint32_t count, uint32_t room, int code)
 	crowd_join(crowd);
 	CHECK(!test_has_failed());
 	printf("# %u have come and been answered in %" PRIu64 " ms\n", count,
-	       (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS);
+	       harness_since_ms(begun_ns));
 	CHECK_INT(count_served(crowd, code), room < count ? room : count);
 	CHECK(harness_wait_number(&h, "sessions", room < count ? room : count, 10000));
 	printf("# %" PRId64 " accepted in all, %" PRId64 " refused by the daemon\n",
@@ -237,7 +237,7 @@ TEST(field_55_crowd__more_than_the_backlog)
 	CHECK_INT(kill(h.pid, SIGCONT), 0);
 	crowd_join(crowd);
 	printf("# the last one is in %" PRIu64 " ms after the daemon goes on\n",
-	       (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS);
+	       harness_since_ms(begun_ns));
 	CHECK_INT(done, 0);
 	CHECK_INT(count_served(crowd, 0), 2 * BACKLOG_COUNT);
 	CHECK_INT(harness_number(&h, "counters.sessions_accepted"), 2 * BACKLOG_COUNT);
@@ -322,7 +322,7 @@ static void stop_meanwhile(uint64_t after_ms, uint64_t *longest_ms)
 	rejected = harness_number(&h, "counters.sessions_rejected");
 	told_ns = clock_now_ns();
 	CHECK_INT(harness_stop(&h), 0);
-	took_ms = (clock_now_ns() - told_ns) / CLOCK_NS_PER_MS;
+	took_ms = harness_since_ms(told_ns);
 	printf("# told after %" PRIu64 " ms, %" PRId64 " accepted and %" PRId64
 	       " refused; stopped within %" PRIu64 " ms\n",
 	       after_ms, accepted, rejected, took_ms);

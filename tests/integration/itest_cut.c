@@ -21,11 +21,6 @@
 #define LIMIT_MS  30000
 #define ASKING_MS 150000
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 static bool is_full(void)
 {
 	const char *full = getenv("TEST_FULL");
@@ -56,8 +51,8 @@ static void expect_disconnected(struct raw *raw, uint64_t limit_ms, int status)
 
 	CHECK_INT(poll(&fd, 1, (int)limit_ms), 1);
 	CHECK_INT(rdma_get_cm_event(raw->channel, &event), 0);
-	printf("# the client has heard after %" PRIu64 " ms: %s, status %d\n", since_ms(begun_ns),
-	       rdma_event_str(event->event), event->status);
+	printf("# the client has heard after %" PRIu64 " ms: %s, status %d\n",
+	       harness_since_ms(begun_ns), rdma_event_str(event->event), event->status);
 	is_right = event->event == RDMA_CM_EVENT_DISCONNECTED && event->status == status;
 	CHECK_INT(rdma_ack_cm_event(event), 0);
 	CHECK(is_right);
@@ -91,8 +86,9 @@ static void disconnect(struct harness *h, enum lost lost)
 	CHECK(harness_wait_number(h, "pool.leased_bytes", 0, LIMIT_MS));
 	CHECK(harness_wait_number(h, "sessions", 0, LIMIT_MS));
 	CHECK(harness_wait_number(h, "lanes", 0, LIMIT_MS));
-	printf("# way %d: all is over after %" PRIu64 " ms\n", (int)lost, since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < LIMIT_MS);
+	printf("# way %d: all is over after %" PRIu64 " ms\n", (int)lost,
+	       harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < LIMIT_MS);
 	/* The kernel asks for an answer for more than a minute; the daemon does not wait for that. */
 	if (lost == LOST_CLIENTS)
 		expect_disconnected(&alpha.control, 5000, 0);
@@ -114,12 +110,12 @@ static void close_library(struct harness *h)
 	CHECK(lose(LOST_BOTH, true));
 	begun_ns = clock_now_ns();
 	harness_close(&alpha);
-	printf("# the library has closed after %" PRIu64 " ms\n", since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < 5000);
+	printf("# the library has closed after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < 5000);
 	CHECK(harness_wait_number(h, "leases.active", 0, LIMIT_MS));
 	CHECK(harness_wait_number(h, "sessions", 0, LIMIT_MS));
 	CHECK(harness_wait_number(h, "lanes", 0, LIMIT_MS));
-	printf("# all is over after %" PRIu64 " ms\n", since_ms(begun_ns));
+	printf("# all is over after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
 	CHECK(lose(LOST_BOTH, false));
 }
 

@@ -70,11 +70,6 @@ int __wrap_verbs_destroy_qp(struct ibv_qp *qp)
 	return qp != NULL && qp == immortal ? -EIO : __real_verbs_destroy_qp(qp);
 }
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 /* With as many rights as the device allows; @ret_atomics: that of atomic operations, too? */
 static int acquire(mempool *pool, uint64_t len_bytes, mempool_lease **ret_lease, bool *ret_atomics)
 {
@@ -294,7 +289,7 @@ TEST(device__gives_nothing_back)
 		begun_ns = clock_now_ns();
 		r = i == 0 ? mempool_write(lease, 0, &byte, 1)
 			   : mempool_write(lease, 0, mempool_buf_bytes(buf), PAGE);
-		took_ms = since_ms(begun_ns);
+		took_ms = harness_since_ms(begun_ns);
 		held_end();
 		printf("# over after %" PRIu64 " ms\n", took_ms);
 		CHECK_INT(r, MEMPOOL_E_TIMEOUT);

@@ -38,13 +38,6 @@ static bool is_readable(int fd)
 	return poll(&poll_fd, 1, 0) == 1 && poll_fd.revents == POLLIN;
 }
 
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
-}
-
 TEST(events__lease_is_revoked)
 {
 	HARNESS(h, .extra = "\"revoke_grace\": \"5s\"");
@@ -69,7 +62,7 @@ TEST(events__lease_is_revoked)
 	CHECK(told_nothing(alpha, 100));
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_REVOKED);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /*
@@ -100,7 +93,7 @@ TEST(events__refused_before_it_is_known_to_be_revoked)
 	CHECK_INT(event.code, MEMPOOL_E_REVOKED);
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_REVOKED);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Of a lease that nobody has yet nothing is told; who gets it is told all, in order. */
@@ -138,7 +131,7 @@ TEST(events__wait_for_who_asked_for_the_lease)
 	CHECK_INT(event.code, MEMPOOL_E_REVOKED);
 	CHECK_INT(mempool_release(other), MEMPOOL_E_REVOKED);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Return: how many there was room for. */
@@ -185,7 +178,7 @@ TEST(release__no_room_for_the_message)
 	CHECK_INT(r, 0);
 	CHECK_INT(harness_number(&h, "leases.active"), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 TEST(events__lane_is_lost_and_restored)
@@ -207,7 +200,7 @@ TEST(events__lane_is_lost_and_restored)
 	CHECK(told_nothing(alpha, 100));
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 TEST(events__daemon_stops)
@@ -264,7 +257,7 @@ TEST(events__descriptor)
 	CHECK_INT(mempool_next_event(alpha, &event, 0), MEMPOOL_E_TIMEOUT);
 	CHECK(!is_readable(fd.fd));
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Who takes none is told how many are missing. */
@@ -298,7 +291,7 @@ TEST(events__nobody_takes_them)
 	CHECK_INT(taken, EVENT_RING_MAX);
 	CHECK_INT(taken + lost, 2 * 3 * 64);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Its events stay, but not its handle. */
@@ -319,7 +312,7 @@ TEST(events__lease_is_released)
 	CHECK(event.lease == NULL);
 	CHECK_INT(event.lease_id, id);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 TEST(events__time_out)
@@ -338,7 +331,7 @@ TEST(events__time_out)
 	CHECK_INT(mempool_next_event(alpha, &event, 0), MEMPOOL_E_INVALID);
 	CHECK_INT(mempool_event_fd(NULL), MEMPOOL_E_INVALID);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Callbacks. */
@@ -457,7 +450,7 @@ TEST(callback__calls_back_in)
 	CHECK_INT(atomic_load(&heard.count), 2);
 	mempool_close(heard.pool);
 	CHECK_INT(atomic_load(&heard.count), 2);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 TEST(callback__session_is_lost)

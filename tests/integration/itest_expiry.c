@@ -35,11 +35,6 @@
 
 #define NO_WAIT "\"lane_wait_min\": \"0\""
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 /* What reaches the wire. Reads and writes are of lanes alone. */
 
 static atomic_uint posts;
@@ -117,7 +112,7 @@ static void expiry_measure(struct expiry *expiry)
 	uint64_t begun_ns = clock_now_ns();
 
 	CHECK_INT(mempool_read(expiry->lease, 0, expiry->got, FILLED_BYTES), 0);
-	expiry->took_ms = since_ms(begun_ns) * (LEASE_BYTES / FILLED_BYTES);
+	expiry->took_ms = harness_since_ms(begun_ns) * (LEASE_BYTES / FILLED_BYTES);
 	CHECK_MEM(expiry->got, expiry->sent, FILLED_BYTES);
 	printf("# reading all would take %" PRIu64 " ms\n", expiry->took_ms);
 	CHECK(expiry->took_ms >= 100);
@@ -192,7 +187,7 @@ static void check_over(struct expiry *expiry, int code)
 	CHECK_INT(mempool_readv(expiry->lease, &segment, 1, &done), code);
 	CHECK_INT(done, 0);
 	CHECK_INT(atomic_load(&posts), before);
-	CHECK(since_ms(begun_ns) < END_SLACK_MS);
+	CHECK(harness_since_ms(begun_ns) < END_SLACK_MS);
 }
 
 /* One call. */
@@ -222,7 +217,7 @@ static void expire_in_a_read(bool registered)
 	CHECK_INT(mempool_renew(expiry.lease, ttl_ms), 0);
 	begun_ns = clock_now_ns();
 	r = mempool_read(expiry.lease, 0, expiry.got, LEASE_BYTES);
-	took_ms = since_ms(begun_ns);
+	took_ms = harness_since_ms(begun_ns);
 	printf("# %" PRIu64 " ms to live: %s after %" PRIu64 " ms\n", ttl_ms, mempool_error_text(r),
 	       took_ms);
 	CHECK_INT(r, MEMPOOL_E_EXPIRED);
@@ -321,7 +316,7 @@ TEST(deadline__of_a_read_of_64_mib)
 	expiry.pool->timeout_ms = timeout_ms;
 	begun_ns = clock_now_ns();
 	r = mempool_read(expiry.lease, 0, expiry.got, LEASE_BYTES);
-	took_ms = since_ms(begun_ns);
+	took_ms = harness_since_ms(begun_ns);
 	printf("# time-out of %u ms: %s after %" PRIu64 " ms\n", timeout_ms, mempool_error_text(r),
 	       took_ms);
 	expiry.pool->timeout_ms = HARNESS_TIMEOUT_MS;
@@ -360,7 +355,7 @@ TEST(deadline__of_a_read_that_never_waits)
 	atomic_store(&post_takes_ms, SLOW_POST_MS);
 	begun_ns = clock_now_ns();
 	r = mempool_read(lease, 0, got, SLOW_BYTES);
-	took_ms = since_ms(begun_ns);
+	took_ms = harness_since_ms(begun_ns);
 	atomic_store(&post_takes_ms, 0);
 	printf("# %s after %" PRIu64 " ms\n", mempool_error_text(r), took_ms);
 	CHECK_INT(r, MEMPOOL_E_TIMEOUT);
@@ -392,7 +387,7 @@ static void expire_in_a_list(bool registered)
 	CHECK_INT(mempool_renew(expiry.lease, ttl_ms), 0);
 	begun_ns = clock_now_ns();
 	r = mempool_readv(expiry.lease, list, SEGMENTS, &done);
-	took_ms = since_ms(begun_ns);
+	took_ms = harness_since_ms(begun_ns);
 	printf("# %" PRIu64 " ms to live: %s after %" PRIu64 " ms and %zu segments\n", ttl_ms,
 	       mempool_error_text(r), took_ms, done);
 	CHECK_INT(r, MEMPOOL_E_EXPIRED);
@@ -529,10 +524,10 @@ static void end_in_a_batch(uint32_t depth, uint32_t kind, int code)
 	batch_collect(&batch, queue, code);
 	CHECK(!test_has_failed());
 	printf("# depth %u: %u done, %u failed, %u with another code, after %" PRIu64 " ms\n",
-	       depth, batch.done, batch.failed, batch.others, since_ms(begun_ns));
+	       depth, batch.done, batch.failed, batch.others, harness_since_ms(begun_ns));
 	CHECK_INT(batch.others, 0);
 	CHECK(batch.done > 0 && batch.failed > 0);
-	CHECK(since_ms(begun_ns) < ttl_ms + END_SLACK_MS);
+	CHECK(harness_since_ms(begun_ns) < ttl_ms + END_SLACK_MS);
 	if (kind == MEMPOOL_OP_READ) {
 		batch_check_reads(&batch, &expiry);
 		batch_check_untouched(&batch, &expiry, depth);

@@ -30,11 +30,6 @@
 #define TTL_MS	    600000
 #define STOP_MAX_MS 15000
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 /* A client in a process of its own. */
 struct client {
 	pid_t pid; /* 0: none */
@@ -266,7 +261,7 @@ TEST(field_14_lease__after_many_registrations)
 		CHECK_INT(verbs_dereg_mr(mr), 0);
 	}
 	printf("# %d registrations in %" PRIu64 " ms, the highest number was 0x%x\n", REGISTRATIONS,
-	       since_ms(begun_ns), highest);
+	       harness_since_ms(begun_ns), highest);
 	CHECK(highest > 0x10000 || !machine_is_guest());
 	CHECK_INT(peer_acquire(&alpha, &lane, PAGE, TTL_MS, 0, &grant), 0);
 	CHECK_INT(peer_access(&lane, IBV_WR_RDMA_WRITE, PAGE, grant.descriptors[0].remote_addr,
@@ -298,8 +293,8 @@ TEST(field_10_stop__with_1000_leases)
 	begun_ns = clock_now_ns();
 	/* Not 0 if any registration or window could not be taken down. */
 	CHECK_INT(harness_stop(&h), 0);
-	printf("# stopped with %d leases in %" PRIu64 " ms\n", MANY, since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < STOP_MAX_MS);
+	printf("# stopped with %d leases in %" PRIu64 " ms\n", MANY, harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < STOP_MAX_MS);
 }
 
 TEST(field_32_stop__under_load)
@@ -315,7 +310,7 @@ TEST(field_32_stop__under_load)
 		harness_sleep_ms(100);
 		begun_ns = clock_now_ns();
 		CHECK_INT(harness_stop(&h), 0);
-		CHECK(since_ms(begun_ns) < STOP_MAX_MS);
+		CHECK(harness_since_ms(begun_ns) < STOP_MAX_MS);
 	}
 }
 
@@ -420,7 +415,8 @@ static void disconnect(struct harness *h, enum ending ending)
 	CHECK(harness_wait_number(h, "pool.leased_bytes", 0, 5000));
 	CHECK(harness_wait_number(h, "sessions", 0, 20000));
 	CHECK(harness_wait_number(h, "lanes", 0, 20000));
-	printf("# ending %d: all is over after %" PRIu64 " ms\n", (int)ending, since_ms(begun_ns));
+	printf("# ending %d: all is over after %" PRIu64 " ms\n", (int)ending,
+	       harness_since_ms(begun_ns));
 }
 
 TEST(field_41_disconnect__from_either_side)
@@ -547,9 +543,10 @@ TEST(field_16_lane__cannot_be_restored)
 		uint64_t begun_ns = clock_now_ns();
 		int r = mempool_read(lease, 0, &byte, 1);
 
-		printf("# %s, after %" PRIu64 " ms\n", mempool_last_error(), since_ms(begun_ns));
+		printf("# %s, after %" PRIu64 " ms\n", mempool_last_error(),
+		       harness_since_ms(begun_ns));
 		CHECK(r == MEMPOOL_E_LANE || r == MEMPOOL_E_TIMEOUT);
-		CHECK(since_ms(begun_ns) < 3000);
+		CHECK(harness_since_ms(begun_ns) < 3000);
 	}
 	/* It is the lane alone. */
 	CHECK_INT(mempool_renew(lease, TTL_MS), 0);

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +15,6 @@
 #include <unistd.h>
 
 #include "client/pool.h"
-#include "common/clock.h"
 #include "tests/integration/accounts.h"
 #include "tests/integration/harness.h"
 #include "tests/integration/told.h"
@@ -33,13 +31,6 @@ static int wait_child(pid_t pid)
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return -1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
 }
 
 /* In the child. Return: the number of the first call that did not say "state", or 0. */
@@ -112,7 +103,7 @@ TEST(fork__child_uses_the_handle)
 	CHECK_INT(harness_number(&h, "lanes"), 1);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Somebody may hold the session's lock at that moment: the child must not wait for it. */
@@ -134,7 +125,7 @@ TEST(fork__while_the_lock_is_held)
 	CHECK_INT(wait_child(pid), 0);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Transfers that go on. */
@@ -245,7 +236,7 @@ TEST(fork__during_transfers)
 	CHECK(atomic_load(&t.done) > 0);
 	CHECK_INT(mempool_release(t.lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Nothing of ours is open in a program that a child execs. */
@@ -270,5 +261,5 @@ TEST(fork__descriptors_are_closed_on_exec)
 	CHECK_INT(pclose(file), 0);
 	CHECK_INT(left, 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }

@@ -24,13 +24,6 @@
 	.limits = "\"ban_after\": 0, \"ban_backoff_min\": \"0\", \"strikes_max\": 0, " \
 		  "\"heartbeat\": \"" text "\""
 
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
-}
-
 static int ping(struct peer *peer)
 {
 	struct message m = {.type = MESSAGE_PING};
@@ -84,7 +77,7 @@ TEST(heartbeat__silent_peer_is_dropped)
 
 	drop_silent_peer(&h, 400);
 	CHECK(!test_has_failed());
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Sooner than anything else makes the daemon look. */
@@ -94,7 +87,7 @@ TEST(heartbeat__short_interval)
 
 	drop_silent_peer(&h, 100);
 	CHECK(!test_has_failed());
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* One that says nothing after its first message, which opens the session. */
@@ -114,7 +107,7 @@ TEST(heartbeat__silent_from_the_beginning)
 	CHECK(gone_ns >= clock_add_ms(from_ns, 300));
 	CHECK(gone_ns <= clock_add_ms(from_ns, 300 + SLACK_MS));
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 TEST(heartbeat__pinging_peer_stays)
@@ -133,7 +126,7 @@ TEST(heartbeat__pinging_peer_stays)
 	CHECK_INT(harness_number(&h, "counters.sessions_lost"), 0);
 	peer_lane_close(&lane);
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 TEST(heartbeat__idle_client_stays)
@@ -151,7 +144,7 @@ TEST(heartbeat__idle_client_stays)
 	CHECK_INT(harness_number(&h, "counters.sessions_accepted"), 1);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Its device goes on to serve transfers, so only its silence tells. */
@@ -171,7 +164,7 @@ TEST(heartbeat__daemon_is_stopped)
 	do {
 		harness_sleep_ms(1);
 		r = mempool_read(lease, 0, &byte, 1);
-		took_ms = (clock_now_ns() - stopped_ns) / CLOCK_NS_PER_MS;
+		took_ms = harness_since_ms(stopped_ns);
 	} while (r == 0 && took_ms < 10000);
 	CHECK_INT(kill(h.pid, SIGCONT), 0);
 	printf("# noticed %" PRIu64 " ms after the stop: %s\n", took_ms, mempool_last_error());
@@ -181,7 +174,7 @@ TEST(heartbeat__daemon_is_stopped)
 	CHECK(took_ms >= 2 * 400);
 	CHECK(took_ms <= 3 * 400 + SLACK_MS);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 TEST(heartbeat__none)
@@ -194,5 +187,5 @@ TEST(heartbeat__none)
 	harness_sleep_ms(2000);
 	CHECK_INT(ping(&alpha), 0);
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }

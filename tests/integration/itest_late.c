@@ -28,11 +28,6 @@
 
 #define KEEPING "\"orphan_grace\": \"1min\", \"lane_wait_min\": \"0\""
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 static int connect_for_ever(uint32_t timeout_ms, mempool **ret_pool)
 {
 	struct mempool_connect_opts opts = {
@@ -214,14 +209,14 @@ static void read_too_late(struct reading *reading, enum memory_way way)
 	begun_ns = clock_now_ns();
 	r = read_all(reading, way);
 	printf("# %s: %s after %" PRIu64 " ms\n", memory_names[way], mempool_error_text(r),
-	       since_ms(begun_ns));
+	       harness_since_ms(begun_ns));
 	received = wire_received(WIRE_CLIENT);
 	reuse(reading, way);
 	CHECK_INT(r, MEMPOOL_E_TIMEOUT);
-	CHECK(since_ms(begun_ns) < READ_TIMEOUT_MS + READ_SLACK_MS);
+	CHECK(harness_since_ms(begun_ns) < READ_TIMEOUT_MS + READ_SLACK_MS);
 	CHECK(wire_drop(WIRE_DAEMON, false));
 	/* The answers do come, and find nothing. */
-	while (since_ms(begun_ns) < ANSWER_MS + READ_TIMEOUT_MS) {
+	while (harness_since_ms(begun_ns) < ANSWER_MS + READ_TIMEOUT_MS) {
 		check_mark(reading->bytes);
 		CHECK(!test_has_failed());
 		harness_sleep_ms(100);

@@ -25,11 +25,6 @@
 #define TTL_MS	 600000
 #define LIMIT_MS 60000
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 /* Many at once. */
 
 #define LEAVING_MAX 500
@@ -117,18 +112,18 @@ TEST(field_12_disconnect__hundreds_at_once)
 	CHECK_INT(harness_number(&h, "leases.active"), count);
 	before_us = harness_number(&h, "longest_turn_us");
 	printf("# %u tenants came in %" PRIu64 " ms; longest turn so far %" PRId64 " us\n", count,
-	       since_ms(begun_ns), before_us);
+	       harness_since_ms(begun_ns), before_us);
 	begun_ns = clock_now_ns();
 	for (uint32_t i = 0; i < count; i++)
 		CHECK_INT(rdma_disconnect(tenants->all[i].peer.control.id), 0);
-	printf("# and left in %" PRIu64 " ms\n", since_ms(begun_ns));
+	printf("# and left in %" PRIu64 " ms\n", harness_since_ms(begun_ns));
 	wait_until_gone(&h, &answer_us);
 	CHECK(!test_has_failed());
 	CHECK(harness_wait_number(&h, "lanes", 0, LIMIT_MS));
 	turn_us = harness_number(&h, "longest_turn_us");
 	printf("# all is over after %" PRIu64 " ms; longest turn %" PRId64
 	       " us, longest answer %" PRIu64 " us\n",
-	       since_ms(begun_ns), turn_us, answer_us);
+	       harness_since_ms(begun_ns), turn_us, answer_us);
 	CHECK(turn_us == before_us || turn_us < limit_us);
 	CHECK(answer_us < (uint64_t)limit_us);
 	tenants_close(&tenants);
@@ -259,11 +254,12 @@ static void vanish_often(struct harness *h, const struct resources *before, enum
 	for (uint32_t i = 0; i < rounds && !test_has_failed(); i++)
 		vanish(h, way);
 	CHECK(!test_has_failed());
-	printf("# way %d: %u clients in %" PRIu64 " ms", (int)way, rounds, since_ms(begun_ns));
+	printf("# way %d: %u clients in %" PRIu64 " ms", (int)way, rounds,
+	       harness_since_ms(begun_ns));
 	begun_ns = clock_now_ns();
 	CHECK(harness_wait_number(h, "sessions", 0, LIMIT_MS));
 	errors = harness_number(h, "counters.connections_failed") - errors;
-	printf(", gone %" PRIu64 " ms later, with %" PRId64 " errors\n", since_ms(begun_ns),
+	printf(", gone %" PRIu64 " ms later, with %" PRId64 " errors\n", harness_since_ms(begun_ns),
 	       errors);
 	/* Those that the daemon has accepted all end in one, in whichever way that comes. */
 	CHECK(way != VANISH_WHEN_ACCEPTED || errors == (int64_t)rounds);
@@ -274,7 +270,7 @@ static void vanish_often(struct harness *h, const struct resources *before, enum
 	begun_ns = clock_now_ns();
 	do
 		CHECK(resources_read(&after));
-	while (!resources_equal(before, &after) && since_ms(begun_ns) < 10000);
+	while (!resources_equal(before, &after) && harness_since_ms(begun_ns) < 10000);
 	resources_print("after", &after);
 	CHECK(resources_equal(before, &after));
 }
@@ -296,8 +292,8 @@ TEST(field_33_disconnect__before_it_is_connected)
 	CHECK(!test_has_failed());
 	begun_ns = clock_now_ns();
 	CHECK_INT(harness_stop(&h), 0);
-	printf("# stopped in %" PRIu64 " ms\n", since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < 1000);
+	printf("# stopped in %" PRIu64 " ms\n", harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < 1000);
 }
 
 /* Which, how it went wrong, and with whom: one line for each connection. */

@@ -32,11 +32,6 @@
 	"\"2s\", \"connections_max_per_address\": 65536, \"handshakes_max\": 65536, "       \
 	"\"handshakes_max_per_address\": 65536"
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 enum change {
 	CHANGE_NEIGHBOURS, /* are wrong for a moment, forgotten, and right again */
 	CHANGE_ADDRESSES,  /* of the interfaces, and their neighbours learn it */
@@ -95,7 +90,7 @@ static void change_neighbours_connected(struct harness *h)
 	told = take_events(&alpha.control, RDMA_CM_EVENT_UNREACHABLE);
 	told += take_events(&lane.raw, RDMA_CM_EVENT_UNREACHABLE);
 	printf("# connected, neighbours: all goes on, %" PRIu64 " ms for %d changes, %d events\n",
-	       since_ms(begun_ns), CHANGED, told);
+	       harness_since_ms(begun_ns), CHANGED, told);
 	/* Else nothing has been shown: each connection is told of each change. */
 	CHECK(told >= 2 * CHANGED);
 	CHECK_INT(peer_renew(&alpha, grant.lease_id, TTL_MS), 0);
@@ -123,16 +118,16 @@ static void change_addresses_connected(struct harness *h)
 	written = mempool_write(lease, 0, &byte, 1);
 	renewed = mempool_renew(lease, TTL_MS);
 	printf("# connected, addresses: write %d, renew %d, after %" PRIu64 " ms\n", written,
-	       renewed, since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < LIMIT_MS);
+	       renewed, harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < LIMIT_MS);
 	CHECK_INT(harness_number(h, "pid"), h->pid);
 	begun_ns = clock_now_ns();
 	harness_close(&beta);
-	CHECK(since_ms(begun_ns) < LIMIT_MS);
+	CHECK(harness_since_ms(begun_ns) < LIMIT_MS);
 	CHECK(harness_wait_number(h, "sessions", 0, LIMIT_MS));
 	CHECK(harness_wait_number(h, "lanes", 0, LIMIT_MS));
 	printf("# connected, addresses: all is over %" PRIu64 " ms after the client's end\n",
-	       since_ms(begun_ns));
+	       harness_since_ms(begun_ns));
 }
 
 struct attempt {
@@ -151,7 +146,7 @@ static void *attempt_thread(void *arg)
 
 	harness_keys("gamma", &keys, &opts);
 	attempt->code = mempool_connect(harness_endpoint(), &opts, &attempt->pool);
-	attempt->took_ms = since_ms(begun_ns);
+	attempt->took_ms = harness_since_ms(begun_ns);
 	printf("# connecting: %d after %" PRIu64 " ms%s%s\n", attempt->code, attempt->took_ms,
 	       attempt->code < 0 ? ", " : "", attempt->code < 0 ? mempool_last_error() : "");
 	return NULL;
@@ -199,8 +194,8 @@ static void change_closing(struct harness *h, enum change change, bool daemon_fi
 	CHECK(harness_wait_number(h, "sessions", 0, LIMIT_MS));
 	CHECK(harness_wait_number(h, "lanes", 0, LIMIT_MS));
 	printf("# closing, %s first: all is over after %" PRIu64 " ms\n",
-	       daemon_first ? "the daemon" : "the client", since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < LIMIT_MS);
+	       daemon_first ? "the daemon" : "the client", harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < LIMIT_MS);
 }
 
 static void change_in_each_state(void)

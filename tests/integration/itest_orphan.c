@@ -4,7 +4,6 @@
  * and who may not.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,13 +65,6 @@ static void check_bytes(struct peer_lane *lane, const struct message_grant *gran
 		  IBV_WC_SUCCESS);
 	for (int i = 0; i < PAGE; i++)
 		CHECK_INT(peer_buffer(lane)[i], byte);
-}
-
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
 }
 
 /* Killed, and back. */
@@ -188,7 +180,7 @@ TEST(orphan__killed_client_comes_back)
 	CHECK_INT(mempool_renew(leases[0], TTL_MS), 0);
 	CHECK_INT(mempool_release(leases[0]), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Ends. */
@@ -251,7 +243,7 @@ TEST(orphan__nobody_comes_back)
 	CHECK_INT(harness_count_nonzero(&h, &nonzero), 0);
 	if (!harness_is_unverified())
 		CHECK_INT(nonzero, 0);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Its own time runs on. */
@@ -276,7 +268,7 @@ TEST(orphan__expires_before_the_grace)
 	CHECK(is_logged(&h, "event=lease-ended", "reason=expired"));
 	peer_lane_close(&lane);
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 TEST(orphan__time_left_is_shown)
@@ -328,7 +320,7 @@ TEST(orphan__no_grace)
 	peer_close(&fresh);
 	peer_lane_close(&old_lane);
 	peer_close(&old);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Nothing is kept of a session that says bye or breaks the rules. */
@@ -350,7 +342,7 @@ TEST(orphan__not_of_every_session)
 	}
 	CHECK_INT(harness_number(&h, "counters.leases_orphaned"), 0);
 	CHECK_INT(harness_number(&h, "counters.sessions_lost"), 0);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Nor what has not been granted yet: it waits for bytes, which are zeroed slowly. */
@@ -384,7 +376,7 @@ TEST(orphan__was_waiting)
 	CHECK_INT(harness_revoke(&h, kept.lease_id), 0);
 	peer_lane_close(&lane);
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Who may have it. */
@@ -443,7 +435,7 @@ TEST(orphan__wrong_ones_learn_nothing)
 	peer_close(&owner);
 	CHECK(wait_orphans(&h, 1));
 	CHECK_INT(harness_revoke(&h, orphan.lease_id), 0);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* The other session looks alive: it is told and ended; its other leases can be had as well. */
@@ -483,7 +475,7 @@ TEST(orphan__live_session_is_taken_over)
 	peer_close(&fresh);
 	peer_lane_close(&old_lane);
 	peer_close(&old);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* As the library tells it. */
@@ -530,7 +522,7 @@ TEST(orphan__library)
 	harness_close(&old);
 	harness_close(&fresh);
 	harness_close(&beta);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Lost again and again; the secret and the bytes stay the same. */
@@ -555,7 +547,7 @@ TEST(orphan__lost_many_times)
 	CHECK(wait_orphans(&h, 1));
 	CHECK_INT(harness_number(&h, "counters.leases_orphaned"), 5);
 	CHECK_INT(harness_revoke(&h, grant.lease_id), 0);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* More leases than are looked at in one turn, and the one that is asked for is the last. */
@@ -625,7 +617,7 @@ TEST(orphan__acquire_is_repeated)
 	peer_close(&fresh);
 	peer_lane_close(&old_lane);
 	peer_close(&old);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* The fence. The seam keeps back the completion of the first invalidate for a second. */
@@ -669,7 +661,7 @@ TEST(orphan__old_key_is_refused)
 	peer_close(&fresh);
 	peer_lane_close(&old_lane);
 	peer_close(&old);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* The daemon does not know that the invalidate is done, so nothing new is bound. */
@@ -696,7 +688,7 @@ TEST(orphan__new_key_waits_for_the_fence)
 	peer_close(&fresh);
 	peer_lane_close(&old_lane);
 	peer_close(&old);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* What was about to be done with it. */
@@ -740,7 +732,7 @@ TEST(orphan__was_quiescing)
 	peer_close(&fresh);
 	peer_lane_close(&old_lane);
 	peer_close(&old);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 static bool wait_state(struct harness *h, uint64_t lease_id, const char *wanted)
@@ -792,7 +784,7 @@ TEST(orphan__was_rebinding)
 	peer_close(&fresh);
 	peer_lane_close(&old_lane);
 	peer_close(&old);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* On two lanes, and being made longer: it is as it was, or what was asked for. */
@@ -833,7 +825,7 @@ TEST(orphan__was_growing)
 	       under_way);
 	peer_lane_close(&fresh_lane);
 	peer_close(&fresh);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* What the operator takes back is not kept, neither before the loss nor after it. */
@@ -872,7 +864,7 @@ TEST(orphan__is_revoked)
 	peer_close(&fresh);
 	peer_lane_close(&lane);
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* A ban is no loss, and costs the orphans, too. */
@@ -905,7 +897,7 @@ TEST(orphan__tenant_is_banned)
 	peer_close(&second);
 	peer_lane_close(&first_lane);
 	peer_close(&first);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* A daemon that stops waits for nobody. */

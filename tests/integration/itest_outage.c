@@ -248,7 +248,7 @@ static void break_again_and_again(struct harness *h, struct outage *outage, uint
 	lost += count_lost_sessions(outage->pool);
 	workers_finish(outage, workers);
 	printf("# %u rounds in %" PRIu64 " ms, %u sessions lost;", rounds,
-	       (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS, lost);
+	       harness_since_ms(begun_ns), lost);
 	for (size_t i = 0; i < WAYS; i++)
 		printf(" %s %u", way_names[i], broken[i]);
 	printf("\n");

@@ -17,13 +17,6 @@
 #define ODD    77 /* where memory begins, in the middle of a page that others use, too */
 #define TTL_MS 600000
 
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
-}
-
 static int wait_child(pid_t pid)
 {
 	int status;
@@ -105,7 +98,7 @@ TEST(queue_fork__child_uses_the_queue)
 	CHECK_INT(mempool_buf_free(buf), 0);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* A child that changes all memory it has got, while the device writes to that of the parent. */
@@ -173,5 +166,5 @@ TEST(queue_fork__forks_during_operations)
 	CHECK_INT(mempool_buf_free(buf), 0);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }

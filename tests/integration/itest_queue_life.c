@@ -21,35 +21,6 @@
 #define LIMIT_MS 30000
 #define BATCH	 QUEUES_OPS_MAX
 
-#define KEEPING "\"orphan_grace\": \"1min\", \"lane_wait_min\": \"0\""
-
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
-/* A session that comes back, in a variable of the test case. */
-static int connect_for(uint32_t reconnect_ms, uint32_t timeout_ms, mempool **ret_pool)
-{
-	struct mempool_connect_opts opts = {
-		.timeout_ms = timeout_ms,
-		.reconnect_ms = reconnect_ms,
-	};
-
-	return told_connect("alpha", &opts, ret_pool);
-}
-
-#define COMING_BACK(name, reconnect_ms, timeout_ms)                   \
-	__attribute__((cleanup(harness_close))) mempool *name = NULL; \
-	CHECK_INT(connect_for(reconnect_ms, timeout_ms, &name), 0)
-
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
-}
-
 static bool lane_is_known_up(mempool_queue *queue)
 {
 	struct mempool_queue_info info = {.size = sizeof(info)};
@@ -70,8 +41,8 @@ static bool break_session(mempool *pool)
 /* The queue has lost its lane, and gets another with the same leases. */
 TEST(queue_life__session_comes_back)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 0);
 	static uint8_t sent[BYTES];
 	mempool_lease *leases[2];
 	mempool_queue *queue;
@@ -109,14 +80,14 @@ TEST(queue_life__session_comes_back)
 		CHECK_INT(mempool_release(leases[i]), 0);
 	mempool_queue_destroy(queue);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Calls that make lanes wait for the session; operations do not. */
 TEST(queue_life__calls_wait)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 0);
 	mempool_lease *first, *second;
 	mempool_queue *queue, *other;
 	mempool_buf *buf;
@@ -134,7 +105,8 @@ TEST(queue_life__calls_wait)
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, NULL));
 	begun_ns = clock_now_ns();
 	r = queues_run(queue, first, MEMPOOL_OP_WRITE, buf, PAGE);
-	printf("# an operation fails with %d after %" PRIu64 " ms\n", r, since_ms(begun_ns));
+	printf("# an operation fails with %d after %" PRIu64 " ms\n", r,
+	       harness_since_ms(begun_ns));
 	/* The other one, if it is back so soon. */
 	CHECK(r == MEMPOOL_E_SESSION_LOST || r == MEMPOOL_E_LANE);
 	CHECK_INT(mempool_queue_restore(queue), 0);
@@ -163,7 +135,7 @@ TEST(queue_life__calls_wait)
 	CHECK_INT(mempool_release(first), 0);
 	CHECK_INT(mempool_release(second), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* What is under way when the session is lost ends once, and what is said to be done is so. */
@@ -210,8 +182,8 @@ static uint32_t count_lost(const int *codes)
 
 TEST(queue_life__operations_are_cut_off)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 0);
 	struct mempool_op ops[BATCH];
 	uint32_t done = 0, lost = 0;
 	mempool_lease *lease;
@@ -242,7 +214,7 @@ TEST(queue_life__operations_are_cut_off)
 	mempool_queue_destroy(queue);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /*
@@ -251,8 +223,8 @@ TEST(queue_life__operations_are_cut_off)
  */
 TEST(queue_life__lease_is_modified_with_one_queue_restored)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 0);
 	mempool_queue *early, *late;
 	mempool_lease *lease;
 	mempool_buf *buf;
@@ -279,14 +251,14 @@ TEST(queue_life__lease_is_modified_with_one_queue_restored)
 	CHECK_INT(queues_run(late, lease, MEMPOOL_OP_READ, buf, PAGE), 0);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* The leases are gone, the queue is not. */
 TEST(queue_life__daemon_is_started_anew)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 0);
 	mempool_lease *lease, *fresh;
 	mempool_queue *queue;
 	mempool_buf *buf;
@@ -308,7 +280,7 @@ TEST(queue_life__daemon_is_started_anew)
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_NO_LEASE);
 	CHECK_INT(mempool_release(fresh), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 #define GONE_TIMEOUT_MS 2000
@@ -316,7 +288,7 @@ TEST(queue_life__daemon_is_started_anew)
 
 static void check_lost(uint64_t begun_ns, int r, bool waits)
 {
-	uint64_t took_ms = since_ms(begun_ns);
+	uint64_t took_ms = harness_since_ms(begun_ns);
 
 	printf("# %d after %" PRIu64 " ms: %s\n", r, took_ms, mempool_last_error());
 	CHECK_INT(r, MEMPOOL_E_SESSION_LOST);
@@ -327,8 +299,8 @@ static void check_lost(uint64_t begun_ns, int r, bool waits)
 /* Nobody is there: calls end by their time-outs, or at once if nobody comes back. */
 static void session_is_away(uint32_t reconnect_ms)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, reconnect_ms, GONE_TIMEOUT_MS);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, reconnect_ms, GONE_TIMEOUT_MS);
 	bool waits = reconnect_ms != 0;
 	mempool_queue *queue, *other;
 	uint64_t begun_ns;
@@ -383,7 +355,7 @@ static void lose_lane(mempool *pool, mempool_queue *queue)
 /* Of a queue's lane as of the session's own; but what the caller does is none. */
 TEST(queue_life__events)
 {
-	HARNESS(h, .extra = KEEPING);
+	HARNESS(h, .extra = TOLD_KEEPING);
 	SESSION(alpha, "alpha");
 	mempool_lease *lease;
 	mempool_queue *queue;
@@ -404,7 +376,7 @@ TEST(queue_life__events)
 	CHECK(told_nothing(alpha, 500));
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 struct callback {
@@ -442,7 +414,7 @@ static void call_back(const struct mempool_event *event, void *context)
 
 TEST(queue_life__callback)
 {
-	HARNESS(h, .extra = KEEPING);
+	HARNESS(h, .extra = TOLD_KEEPING);
 	static struct callback callback;
 	struct mempool_connect_opts opts = {
 		.on_event = call_back,
@@ -462,5 +434,5 @@ TEST(queue_life__callback)
 	CHECK_INT(mempool_queue_restore(callback.queue), 0);
 	CHECK_INT(mempool_buf_free(callback.buf), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }

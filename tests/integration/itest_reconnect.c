@@ -26,35 +26,6 @@
 #define TTL_MS	 600000
 #define LIMIT_MS 30000
 
-#define KEEPING "\"orphan_grace\": \"1min\", \"lane_wait_min\": \"0\""
-
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
-static int connect_for(uint32_t reconnect_ms, uint32_t timeout_ms, mempool **ret_pool)
-{
-	struct mempool_connect_opts opts = {
-		.timeout_ms = timeout_ms,
-		.reconnect_ms = reconnect_ms,
-	};
-
-	return told_connect("alpha", &opts, ret_pool);
-}
-
-/* A session that comes back, in a variable of the test case. */
-#define COMING_BACK(name, reconnect_ms, timeout_ms)                   \
-	__attribute__((cleanup(harness_close))) mempool *name = NULL; \
-	CHECK_INT(connect_for(reconnect_ms, timeout_ms, &name), 0)
-
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
-}
-
 static void check_pattern(mempool_lease *lease, uint32_t seed)
 {
 	static uint8_t sent[BYTES];
@@ -76,8 +47,8 @@ static int write_pattern(mempool_lease *lease, uint32_t seed)
 /* What was there is there again, under the same handles. */
 TEST(reconnect__leases_are_kept)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 0);
 	struct mempool_lease_info before = {.size = sizeof(before)};
 	struct mempool_lease_info after = {.size = sizeof(after)};
 	mempool_lease *leases[5];
@@ -94,7 +65,7 @@ TEST(reconnect__leases_are_kept)
 		told_cut(alpha);
 		CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, NULL));
 		CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_RESTORED, LIMIT_MS, NULL));
-		printf("# back after %" PRIu64 " ms\n", since_ms(cut_ns));
+		printf("# back after %" PRIu64 " ms\n", harness_since_ms(cut_ns));
 		for (uint32_t i = 0; i < 5; i++)
 			check_pattern(leases[i], i);
 		CHECK(!test_has_failed());
@@ -114,14 +85,14 @@ TEST(reconnect__leases_are_kept)
 		CHECK_INT(mempool_release(leases[i]), 0);
 	CHECK(told_nothing(alpha, 0));
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* A call that begins while the session is away is done when it is back. */
 TEST(reconnect__calls_wait)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 0);
 	mempool_lease *first, *second, *third;
 	uint8_t byte = 7;
 
@@ -146,14 +117,14 @@ TEST(reconnect__calls_wait)
 	CHECK_INT(mempool_release(first), 0);
 	CHECK_INT(mempool_release(third), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Started anew the daemon knows of no lease; the session goes on with others. */
 TEST(reconnect__daemon_is_started_anew)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 0);
 	struct mempool_event event;
 	mempool_lease *lease;
 	uint8_t byte = 1;
@@ -172,7 +143,7 @@ TEST(reconnect__daemon_is_started_anew)
 	CHECK_INT(mempool_write(lease, 0, &byte, 1), 0);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 static uint32_t count_away(mempool *pool, mempool_lease **leases, uint32_t count)
@@ -190,8 +161,8 @@ static uint32_t count_away(mempool *pool, mempool_lease **leases, uint32_t count
 TEST(reconnect__lost_again_while_leases_come_back)
 {
 	enum { COUNT = 64 };
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 20000);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 20000);
 	mempool_lease *leases[COUNT];
 	uint64_t begun_ns = clock_now_ns();
 	uint32_t away = 0;
@@ -203,7 +174,7 @@ TEST(reconnect__lost_again_while_leases_come_back)
 	}
 	told_cut(alpha);
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, NULL));
-	while ((away == 0 || away == COUNT) && since_ms(begun_ns) < LIMIT_MS)
+	while ((away == 0 || away == COUNT) && harness_since_ms(begun_ns) < LIMIT_MS)
 		away = count_away(alpha, leases, COUNT);
 	printf("# lost again with %u of %d leases away\n", away, COUNT);
 	CHECK(away > 0 && away < COUNT);
@@ -217,14 +188,14 @@ TEST(reconnect__lost_again_while_leases_come_back)
 	CHECK_INT(mempool_release_many(leases, COUNT), 0);
 	CHECK(told_nothing(alpha, 0));
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* A limit that is shorter than any pause still allows one try. */
 TEST(reconnect__one_try)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, 1, 10000);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, 1, 10000);
 	struct mempool_event event = {.size = sizeof(event)};
 
 	told_cut(alpha);
@@ -240,8 +211,8 @@ TEST(reconnect__one_try)
 /* What has not come back is not given back, and holds up nothing of what has. */
 TEST(reconnect__released_while_one_is_away)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 2000);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 2000);
 	mempool_lease *leases[3];
 	uint64_t begun_ns;
 
@@ -255,19 +226,19 @@ TEST(reconnect__released_while_one_is_away)
 	(void)pthread_mutex_unlock(&alpha->lock);
 	begun_ns = clock_now_ns();
 	CHECK_INT(mempool_release_many(leases, 3), MEMPOOL_E_SESSION_LOST);
-	printf("# released after %" PRIu64 " ms\n", since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < 2000);
+	printf("# released after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < 2000);
 	CHECK_INT(harness_number(&h, "leases.active"), 1);
 	harness_close(&alpha);
 	CHECK(harness_wait_number(&h, "leases.active", 0, LIMIT_MS));
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* The time of a lease runs on, and nobody but us can say so. */
 TEST(reconnect__lease_expires_meanwhile)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 10000);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 10000);
 	struct mempool_event event;
 	mempool_lease *lease;
 	uint64_t begun_ns = clock_now_ns();
@@ -278,8 +249,8 @@ TEST(reconnect__lease_expires_meanwhile)
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, NULL));
 	/* It waits for the session, but not longer than there is something to be had. */
 	CHECK_INT(mempool_read(lease, 0, &byte, 1), MEMPOOL_E_EXPIRED);
-	printf("# expired after %" PRIu64 " ms\n", since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < 5000);
+	printf("# expired after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < 5000);
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_LEASE_EXPIRING, 0, NULL));
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_LEASE_ENDED, 0, &event));
 	CHECK_INT(event.code, MEMPOOL_E_EXPIRED);
@@ -289,8 +260,8 @@ TEST(reconnect__lease_expires_meanwhile)
 /* Without it a session is lost once and for good, and all calls say so at once. */
 TEST(reconnect__not_asked_for)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, 0, 10000);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, 0, 10000);
 	struct mempool_lease_token token;
 	mempool_lease *lease, *other;
 	uint64_t lost_ns;
@@ -309,15 +280,15 @@ TEST(reconnect__not_asked_for)
 	token.lease_id++;
 	CHECK_INT(mempool_reattach(alpha, &token, &other), MEMPOOL_E_SESSION_LOST);
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_SESSION_LOST);
-	CHECK(since_ms(lost_ns) < 1000);
+	CHECK(harness_since_ms(lost_ns) < 1000);
 	CHECK(told_nothing(alpha, 500));
 }
 
 /* Nobody is there: calls end by their time-outs, the attempts by their limit. */
 TEST(reconnect__given_up)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, 4000, 1000);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, 4000, 1000);
 	struct mempool_event event;
 	mempool_lease *lease;
 	uint64_t lost_ns, call_ns;
@@ -328,28 +299,28 @@ TEST(reconnect__given_up)
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_LOST, LIMIT_MS, NULL));
 	lost_ns = clock_now_ns();
 	CHECK_INT(mempool_read(lease, 0, &byte, 1), MEMPOOL_E_SESSION_LOST);
-	printf("# a call failed after %" PRIu64 " ms: %s\n", since_ms(lost_ns),
+	printf("# a call failed after %" PRIu64 " ms: %s\n", harness_since_ms(lost_ns),
 	       mempool_last_error());
-	CHECK(since_ms(lost_ns) >= 1000 && since_ms(lost_ns) < 2000);
+	CHECK(harness_since_ms(lost_ns) >= 1000 && harness_since_ms(lost_ns) < 2000);
 	CHECK(told_wait(alpha, MEMPOOL_EVENT_SESSION_GIVEN_UP, LIMIT_MS, &event));
-	printf("# given up after %" PRIu64 " ms, code %d\n", since_ms(lost_ns), event.code);
-	CHECK(since_ms(lost_ns) < 6000);
+	printf("# given up after %" PRIu64 " ms, code %d\n", harness_since_ms(lost_ns), event.code);
+	CHECK(harness_since_ms(lost_ns) < 6000);
 	CHECK(event.code == MEMPOOL_E_REJECTED || event.code == MEMPOOL_E_UNREACHABLE ||
 	      event.code == MEMPOOL_E_TIMEOUT);
 	call_ns = clock_now_ns();
 	CHECK_INT(mempool_read(lease, 0, &byte, 1), MEMPOOL_E_SESSION_LOST);
 	printf("# %s\n", mempool_last_error());
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_SESSION_LOST);
-	CHECK(since_ms(call_ns) < 500);
+	CHECK(harness_since_ms(call_ns) < 500);
 	CHECK(told_nothing(alpha, 500));
 }
 
 /* Who has taken a lease over keeps it: two clients would take it from each other for ever. */
 TEST(reconnect__taken_over)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 10000);
-	COMING_BACK(other, UINT32_MAX, 10000);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 10000);
+	TOLD_COMING_BACK(other, UINT32_MAX, 10000);
 	struct mempool_lease_token token;
 	struct mempool_event event;
 	mempool_lease *lease, *taken;
@@ -369,17 +340,17 @@ TEST(reconnect__taken_over)
 	CHECK_INT(mempool_release(taken), 0);
 	harness_close(&alpha);
 	harness_close(&other);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Closing while it is away takes no longer than any call. */
 TEST(reconnect__closed_while_away)
 {
-	HARNESS(h, .extra = KEEPING);
+	HARNESS(h, .extra = TOLD_KEEPING);
 	uint64_t begun_ns;
 
 	for (uint64_t i = 0; i < 6; i++) {
-		COMING_BACK(alpha, UINT32_MAX, 5000);
+		TOLD_COMING_BACK(alpha, UINT32_MAX, 5000);
 		mempool_lease *lease;
 
 		CHECK_INT(harness_acquire(alpha, PAGE, TTL_MS, &lease), 0);
@@ -387,8 +358,8 @@ TEST(reconnect__closed_while_away)
 		harness_sleep_ms(i * 30);
 		begun_ns = clock_now_ns();
 		harness_close(&alpha);
-		printf("# closed after %" PRIu64 " ms\n", since_ms(begun_ns));
-		CHECK(since_ms(begun_ns) < 5000);
+		printf("# closed after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
+		CHECK(harness_since_ms(begun_ns) < 5000);
 	}
 	CHECK(harness_wait_number(&h, "sessions", 0, LIMIT_MS));
 }
@@ -396,8 +367,8 @@ TEST(reconnect__closed_while_away)
 /* The same while leases are being asked for, of a daemon that does not answer. */
 TEST(reconnect__closed_while_leases_are_asked_for)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, 5000);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, 5000);
 	__attribute__((cleanup(machine_resume))) pid_t pid = h.pid;
 	mempool_lease *lease;
 	uint64_t begun_ns;
@@ -410,7 +381,7 @@ TEST(reconnect__closed_while_leases_are_asked_for)
 	lease->away = true;
 	(void)pthread_cond_broadcast(&alpha->reconnect.changed);
 	(void)pthread_mutex_unlock(&alpha->lock);
-	while (!asks && since_ms(begun_ns) < LIMIT_MS) {
+	while (!asks && harness_since_ms(begun_ns) < LIMIT_MS) {
 		(void)pthread_mutex_lock(&alpha->lock);
 		asks = alpha->reconnect.resting && alpha->control.requests.first != NULL;
 		(void)pthread_mutex_unlock(&alpha->lock);
@@ -418,15 +389,15 @@ TEST(reconnect__closed_while_leases_are_asked_for)
 	CHECK(asks);
 	begun_ns = clock_now_ns();
 	harness_close(&alpha);
-	printf("# closed after %" PRIu64 " ms\n", since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) < 5000);
+	printf("# closed after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) < 5000);
 }
 
 /* An offer that was used up by a connection that did not come about: another is asked for. */
 TEST(lane__offer_is_used_up)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, 0, 0);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, 0, 0);
 	struct lane *lane = pool_lane(alpha);
 	mempool_lease *lease;
 	uint8_t byte = 1;
@@ -446,7 +417,7 @@ TEST(lane__offer_is_used_up)
 	CHECK_INT(mempool_write(lease, 0, &byte, 1), 0);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Rounds. */
@@ -467,7 +438,7 @@ struct rounds {
 
 static int rounds_note(struct rounds *rounds, uint64_t begun_ns, int r)
 {
-	uint64_t took_ms = since_ms(begun_ns);
+	uint64_t took_ms = harness_since_ms(begun_ns);
 	int expected = 0;
 
 	if (took_ms > rounds->longest_ms)
@@ -551,7 +522,7 @@ static bool rounds_recover(struct rounds *rounds)
 	uint64_t begun_ns = clock_now_ns();
 
 	while (atomic_load(&rounds->done) < done + 2) {
-		if (since_ms(begun_ns) > LIMIT_MS || atomic_load(&rounds->unexpected) != 0)
+		if (harness_since_ms(begun_ns) > LIMIT_MS || atomic_load(&rounds->unexpected) != 0)
 			return false;
 		harness_sleep_ms(2);
 	}
@@ -578,8 +549,8 @@ static void rounds_break(struct harness *h, struct rounds *rounds, uint32_t kill
 
 TEST(reconnect__again_and_again_at_any_moment)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, UINT32_MAX, ROUND_TIMEOUT_MS);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, UINT32_MAX, ROUND_TIMEOUT_MS);
 	static struct rounds rounds;
 	uint32_t count = harness_figure(FIGURE_BREAKS);
 	uint32_t kills[3] = {0};
@@ -609,7 +580,7 @@ TEST(reconnect__again_and_again_at_any_moment)
 	/* Only a daemon's death costs the lease. */
 	CHECK(atomic_load(&rounds.acquired) <= kills[2] + 1);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* The daemon's host is gone: nothing comes back from it, and nothing says so. */
@@ -619,16 +590,16 @@ TEST(reconnect__again_and_again_at_any_moment)
 
 static void check_in_time(const char *what, uint64_t begun_ns, int r)
 {
-	printf("# %s: %d after %" PRIu64 " ms: %s\n", what, r, since_ms(begun_ns),
+	printf("# %s: %d after %" PRIu64 " ms: %s\n", what, r, harness_since_ms(begun_ns),
 	       mempool_last_error());
 	CHECK(r < 0);
-	CHECK(since_ms(begun_ns) <= GONE_TIMEOUT_MS + GONE_SLACK_MS);
+	CHECK(harness_since_ms(begun_ns) <= GONE_TIMEOUT_MS + GONE_SLACK_MS);
 }
 
 static void calls_end(uint32_t reconnect_ms)
 {
-	HARNESS(h, .extra = KEEPING);
-	COMING_BACK(alpha, reconnect_ms, GONE_TIMEOUT_MS);
+	HARNESS(h, .extra = TOLD_KEEPING);
+	TOLD_COMING_BACK(alpha, reconnect_ms, GONE_TIMEOUT_MS);
 	static uint8_t buf[4 * MIB];
 	mempool_lease *lease, *other, *third;
 	uint64_t begun_ns;
@@ -652,8 +623,8 @@ static void calls_end(uint32_t reconnect_ms)
 	CHECK(!test_has_failed());
 	begun_ns = clock_now_ns();
 	harness_close(&alpha);
-	printf("# closed after %" PRIu64 " ms\n", since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) <= GONE_TIMEOUT_MS + GONE_SLACK_MS);
+	printf("# closed after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) <= GONE_TIMEOUT_MS + GONE_SLACK_MS);
 	CHECK(wire_drop(WIRE_DAEMON, false) && wire_drop(WIRE_CLIENT, false));
 }
 

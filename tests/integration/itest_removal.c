@@ -80,7 +80,7 @@ static void remove_device(struct harness *h, pid_t client, int out)
 	CHECK(removal > 0);
 	CHECK_INT(wait_exit(h, LIMIT_MS), EXIT_DEVICE);
 	printf("# ended %" PRIu64 " ms after the order to remove the device\n",
-	       (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS);
+	       harness_since_ms(begun_ns));
 	if (client > 0)
 		end_client(client, out);
 	CHECK_INT(waitpid(removal, &status, 0), removal);

@@ -25,18 +25,6 @@
 #define PERIODS	  4
 #define LONGER_MS (PERIODS * SHORT_MS)
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
-}
-
 static void check_alive(mempool_lease **leases, int count)
 {
 	uint8_t byte;
@@ -56,7 +44,7 @@ TEST(renewal__leases_outlive_their_time)
 	for (int i = 0; i < MANY; i++)
 		CHECK_INT(told_acquire(alpha, PAGE, SHORT_MS, MEMPOOL_AUTO_RENEW, &leases[i]), 0);
 	begun_ns = clock_now_ns();
-	while (since_ms(begun_ns) < LONGER_MS && !test_has_failed()) {
+	while (harness_since_ms(begun_ns) < LONGER_MS && !test_has_failed()) {
 		check_alive(leases, MANY);
 		harness_sleep_ms(50);
 	}
@@ -71,7 +59,7 @@ TEST(renewal__leases_outlive_their_time)
 	for (int i = 0; i < MANY; i++)
 		CHECK_INT(mempool_release(leases[i]), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Programs that were built before there were flags, and options that nobody knows. */
@@ -105,7 +93,7 @@ TEST(acquire__options)
 	CHECK(lease == NULL);
 	CHECK_INT(mempool_auto_renew(NULL, 1000), MEMPOOL_E_INVALID);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* On from now, off from now: then it is told what is coming, and when it has come. */
@@ -135,7 +123,7 @@ TEST(renewal__switched_on_and_off)
 	CHECK(told_nothing(alpha, 100));
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_EXPIRED);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* A daemon that does not answer for a while: it is asked again, and the lease lives. */
@@ -157,7 +145,7 @@ TEST(renewal__daemon_stands_still)
 	CHECK_INT(harness_number(&h, "leases.active"), 1);
 	CHECK_INT(mempool_release(lease), 0);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Switched off, or to a shorter time, while the daemon is being asked: what it grants counts. */
@@ -177,7 +165,7 @@ TEST(renewal__changed_while_it_is_asked_for)
 		CHECK_INT(kill(pid, SIGSTOP), 0);
 		begun_ns = clock_now_ns();
 		asked = false;
-		while (!asked && since_ms(begun_ns) < LIMIT_MS) {
+		while (!asked && harness_since_ms(begun_ns) < LIMIT_MS) {
 			(void)pthread_mutex_lock(&alpha->lock);
 			asked = lease->renewal.asked;
 			(void)pthread_mutex_unlock(&alpha->lock);
@@ -186,7 +174,7 @@ TEST(renewal__changed_while_it_is_asked_for)
 		CHECK_INT(mempool_auto_renew(lease, later_ms[i]), 0);
 		CHECK_INT(kill(pid, SIGCONT), 0);
 		begun_ns = clock_now_ns();
-		while (asked && since_ms(begun_ns) < LIMIT_MS) {
+		while (asked && harness_since_ms(begun_ns) < LIMIT_MS) {
 			(void)pthread_mutex_lock(&alpha->lock);
 			asked = lease->renewal.asked;
 			(void)pthread_mutex_unlock(&alpha->lock);
@@ -199,7 +187,7 @@ TEST(renewal__changed_while_it_is_asked_for)
 		CHECK_INT(mempool_release(lease), 0);
 	}
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* What the daemon refuses does not come about: the application is told in time. */
@@ -222,7 +210,7 @@ TEST(renewal__refused)
 	CHECK_INT(event.code, MEMPOOL_E_EXPIRED);
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_EXPIRED);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 static void wait_until_all_are_asked_for(mempool *pool, mempool_lease **leases)
@@ -230,7 +218,7 @@ static void wait_until_all_are_asked_for(mempool *pool, mempool_lease **leases)
 	uint64_t begun_ns = clock_now_ns();
 	int asked = 0;
 
-	while (asked < MANY && since_ms(begun_ns) < LIMIT_MS) {
+	while (asked < MANY && harness_since_ms(begun_ns) < LIMIT_MS) {
 		asked = 0;
 		(void)pthread_mutex_lock(&pool->lock);
 		for (int i = 0; i < MANY; i++)
@@ -274,7 +262,7 @@ TEST(renewal__in_flight_when_released)
 			harness_close(&alpha);
 		CHECK_INT(pthread_join(thread, NULL), 0);
 	}
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /*
@@ -322,7 +310,7 @@ TEST(deadline__nothing_reaches_the_wire_after_it)
 	CHECK(harness_wait_lease_gone(&h, info.id, LIMIT_MS));
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_EXPIRED);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* The other end of it: with the library's check passed by, the device refuses. */
@@ -344,5 +332,5 @@ TEST(deadline__device_refuses_after_it)
 		  IBV_WC_REM_ACCESS_ERR);
 	CHECK_INT(mempool_release(lease), MEMPOOL_E_EXPIRED);
 	harness_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }

@@ -25,11 +25,6 @@
 	__attribute__((cleanup(order_close))) struct order name = {.fd = -1}; \
 	CHECK_INT(order_open(&name, h), 0)
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 static int touch(struct peer_lane *lane, const struct message_grant *grant)
 {
 	return peer_access(lane, IBV_WR_RDMA_READ, 1, grant->descriptors[0].remote_addr,
@@ -97,7 +92,7 @@ static void revoke(bool now, enum answer answer, uint64_t at_least_ms, uint64_t 
 	check_ended(&alpha, grant.lease_id, ERROR_REVOKED);
 	check_answer(&order, grant.lease_id);
 	CHECK(!test_has_failed());
-	took_ms = since_ms(begun_ns);
+	took_ms = harness_since_ms(begun_ns);
 	printf("# over after %" PRIu64 " ms\n", took_ms);
 	CHECK(took_ms >= at_least_ms);
 	CHECK(took_ms < at_most_ms);
@@ -200,7 +195,7 @@ TEST(revoke__acknowledgement_of_something_else)
 	CHECK_INT(peer_renew(&alpha, own.lease_id, TTL_MS), 0);
 	CHECK_INT(touch(&lane, &own), IBV_WC_SUCCESS);
 	CHECK_INT(touch(&lane, &grant), IBV_WC_SUCCESS);
-	CHECK(since_ms(begun_ns) < 3000);
+	CHECK(harness_since_ms(begun_ns) < 3000);
 	CHECK_INT(harness_number(&h, "leases.active"), 2);
 	CHECK_INT(harness_number(&h, "sessions"), 2);
 }
@@ -280,7 +275,7 @@ TEST(revoke__a_peer_that_takes_no_messages_is_dropped)
 	}
 	CHECK(!test_has_failed());
 	CHECK(harness_wait_number(&h, "sessions", 1, 10000));
-	took_ms = since_ms(begun_ns);
+	took_ms = harness_since_ms(begun_ns);
 	printf("# dropped after %" PRIu64 " ms\n", took_ms);
 	CHECK(took_ms >= 2000 && took_ms < 4500);
 	CHECK_INT(touch(&other, &grant), IBV_WC_SUCCESS);

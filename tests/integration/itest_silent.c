@@ -273,7 +273,7 @@ static void *silent_run(void *arg)
 		begun_ns = clock_now_ns();
 		s->codes[i] = calls_note(s->calls, s->kind->call, begun_ns, s->kind->run(s));
 		printf("# %s: %d after %" PRIu64 " ms\n", s->kind->name, s->codes[i],
-		       (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS);
+		       harness_since_ms(begun_ns));
 	}
 	begun_ns = clock_now_ns();
 	mempool_close(s->pool);
@@ -307,8 +307,7 @@ static void call_into_silence(struct silent *all, struct calls *calls)
 	CHECK_INT(running, SILENT_KINDS);
 	for (size_t i = 0; i < SILENT_KINDS; i++)
 		CHECK_INT(pthread_join(all[i].thread, NULL), 0);
-	printf("# all has ended after %" PRIu64 " ms\n",
-	       (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS);
+	printf("# all has ended after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
 	calls_print(calls);
 	CHECK(!atomic_load(&calls->wrong));
 	for (size_t i = 0; i < SILENT_KINDS; i++) {
@@ -354,7 +353,7 @@ static void use_silent(void)
 		call_into_silence(all, &calls);
 	mempool_close(probe);
 	/* Otherwise it was not silent all the time. */
-	CHECK((clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS < SILENT_MS);
+	CHECK(harness_since_ms(begun_ns) < SILENT_MS);
 	CHECK(nodes_barrier(NODES_DONE_PORT));
 	CHECK(held);
 	CHECK(silent);

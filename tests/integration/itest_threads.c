@@ -119,7 +119,7 @@ static void run_all(struct mixture_board *board)
 			printf("# thread %zu, after %" PRIu64 " operations: %s\n", i,
 			       board->workers[i].done, board->workers[i].failure);
 	}
-	printf("# %" PRIu64 " ms\n", (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS);
+	printf("# %" PRIu64 " ms\n", harness_since_ms(begun_ns));
 	for (size_t i = 0; i < MIXTURE_THREADS; i++)
 		CHECK_STR(board->workers[i].failure, "");
 }

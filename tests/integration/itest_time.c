@@ -15,11 +15,6 @@
 #define PAGE   4096
 #define TTL_MS 600000
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 #define DAY_S (24 * 3600)
 
 /* @by_s: that the wall clock is off; set right again */
@@ -77,8 +72,8 @@ TEST(field_94_clock__set_by_a_day)
 	CHECK(!test_has_failed());
 	CHECK(harness_wait_lease_gone(&h, id, 10000));
 	printf("# a lease of 6000 ms was gone %" PRIu64 " ms after its grant\n",
-	       since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) > 5500 && since_ms(begun_ns) < 7500);
+	       harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) > 5500 && harness_since_ms(begun_ns) < 7500);
 	clock_restore(&off_s);
 	check_all_live(&h, leases, 2);
 }
@@ -132,13 +127,14 @@ TEST(field_97_clock__machine_sleeps)
 	CHECK(stood_ns > SHORT_TTL_MS * CLOCK_NS_PER_MS);
 	CHECK_INT(mempool_read(shorter, 0, &byte, 1), MEMPOOL_E_EXPIRED);
 	CHECK(harness_wait_number(&h, "leases.active", 1, LATE_MS));
-	CHECK(since_ms(woke_ns) < LATE_MS);
-	CHECK(since_ms(begun_ns) < LONG_TTL_MS);
+	CHECK(harness_since_ms(woke_ns) < LATE_MS);
+	CHECK(harness_since_ms(begun_ns) < LONG_TTL_MS);
 	CHECK_INT(mempool_write(longer, 0, &byte, 1), 0);
 	CHECK(harness_wait_number(&h, "leases.active", 0, LONG_TTL_MS));
 	printf("# a lease of %d ms was gone %" PRIu64 " ms after its grant\n", LONG_TTL_MS,
-	       since_ms(begun_ns));
-	CHECK(since_ms(begun_ns) > LONG_TTL_MS - 500 && since_ms(begun_ns) < LONG_TTL_MS + LATE_MS);
+	       harness_since_ms(begun_ns));
+	CHECK(harness_since_ms(begun_ns) > LONG_TTL_MS - 500 &&
+	      harness_since_ms(begun_ns) < LONG_TTL_MS + LATE_MS);
 	CHECK_INT(mempool_write(longer, 0, &byte, 1), MEMPOOL_E_EXPIRED);
 	CHECK_INT(harness_stop(&h), 0);
 }

@@ -107,8 +107,7 @@ static void refuse(const char *limits, uint32_t sessions_max, int code)
 	begun_ns = clock_now_ns();
 	come_and_end(&h, code);
 	CHECK(!test_has_failed());
-	printf("# %d sessions over after %" PRIu64 " ms\n", STRANGERS,
-	       (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS);
+	printf("# %d sessions over after %" PRIu64 " ms\n", STRANGERS, harness_since_ms(begun_ns));
 	work(lease, LONGEST_MS + LONGEST_MS / 4);
 	CHECK(!test_has_failed());
 	CHECK_INT(harness_number(&h, "sessions"), 1);

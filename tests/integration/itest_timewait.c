@@ -25,11 +25,6 @@
 #define LATEST_MS   60000 /* that the event comes to somebody who waits for it */
 #define EVENT	    "RDMA_CM_EVENT_TIMEWAIT_EXIT"
 
-static uint64_t since_ms(uint64_t begun_ns)
-{
-	return (clock_now_ns() - begun_ns) / CLOCK_NS_PER_MS;
-}
-
 /* Return: has it come within the time? Others are passed over. */
 static bool wait_for_timewait_exit(struct rdma_event_channel *channel, uint64_t limit_ms)
 {
@@ -73,11 +68,11 @@ static uint64_t timewait_ms(struct harness *h)
 	destroy_id(&destroyed);
 	if (test_has_failed() || !harness_wait_number(h, "sessions", 0, LIMIT_MS))
 		return 0;
-	took_ms = since_ms(begun_ns);
+	took_ms = harness_since_ms(begun_ns);
 	printf("# the daemon is done %" PRIu64 " ms after the client's end\n", took_ms);
 	if (took_ms >= TEARDOWN_MS || !wait_for_timewait_exit(kept.channel, LATEST_MS))
 		return 0;
-	took_ms = since_ms(begun_ns);
+	took_ms = harness_since_ms(begun_ns);
 	/* What is destroyed is told nothing, then or later. */
 	fd.fd = destroyed.channel->fd;
 	return poll(&fd, 1, 1000) == 0 ? took_ms : 0;
@@ -94,10 +89,10 @@ static void live_once(struct harness *h)
 	CHECK_INT(mempool_write(lease, 0, &byte, 1), 0);
 	begun_ns = clock_now_ns();
 	harness_close(&beta);
-	CHECK(since_ms(begun_ns) < TEARDOWN_MS);
+	CHECK(harness_since_ms(begun_ns) < TEARDOWN_MS);
 	CHECK(harness_wait_number(h, "sessions", 0, LIMIT_MS));
 	CHECK(harness_wait_number(h, "lanes", 0, LIMIT_MS));
-	CHECK(since_ms(begun_ns) < TEARDOWN_MS);
+	CHECK(harness_since_ms(begun_ns) < TEARDOWN_MS);
 }
 
 /* Many lives, some of which begin while the kernel still has the ends of others in mind. */
@@ -110,15 +105,15 @@ TEST(field_42_timewait__teardown_does_not_wait)
 	uint32_t lives = 0;
 
 	CHECK(wait_ms > 0);
-	while (since_ms(begun_ns) < 2 * wait_ms + 1000 || lives < most) {
+	while (harness_since_ms(begun_ns) < 2 * wait_ms + 1000 || lives < most) {
 		live_once(&h);
 		CHECK(!test_has_failed());
 		lives++;
 	}
 	printf("# the event comes after %" PRIu64 " ms; meanwhile %u lives of %" PRIu64
 	       " ms each, and %d of their events came to the daemon\n",
-	       wait_ms, lives, since_ms(begun_ns) / lives, log_lines_count(&h, EVENT));
-	CHECK(since_ms(begun_ns) / lives < wait_ms);
+	       wait_ms, lives, harness_since_ms(begun_ns) / lives, log_lines_count(&h, EVENT));
+	CHECK(harness_since_ms(begun_ns) / lives < wait_ms);
 	CHECK_INT(log_lines_count(&h, EVENT), 0);
 	CHECK_INT(harness_number(&h, "counters.sessions_accepted"), lives + 2);
 	accounts_check(&h);
@@ -138,7 +133,7 @@ TEST(field_42_timewait__comes_to_an_id_that_lives_on)
 	raw_close(&raw);
 	CHECK_INT(r, 0);
 	CHECK(log_lines_wait(&h, EVENT, 1, LATEST_MS));
-	printf("# it has come to the daemon after %" PRIu64 " ms\n", since_ms(begun_ns));
+	printf("# it has come to the daemon after %" PRIu64 " ms\n", harness_since_ms(begun_ns));
 	CHECK_INT(harness_number(&h, "sessions"), 1);
 	CHECK(harness_wait_number(&h, "sessions", 0, LIMIT_MS));
 	CHECK_INT(harness_number(&h, "counters.destroy_failures"), 7);

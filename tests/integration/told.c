@@ -28,6 +28,16 @@ int told_connect(const char *tenant, struct mempool_connect_opts *opts, mempool 
 	return r;
 }
 
+int told_connect_for(uint32_t reconnect_ms, uint32_t timeout_ms, mempool **ret_pool)
+{
+	struct mempool_connect_opts opts = {
+		.timeout_ms = timeout_ms,
+		.reconnect_ms = reconnect_ms,
+	};
+
+	return told_connect("alpha", &opts, ret_pool);
+}
+
 int told_acquire(mempool *pool, uint64_t len_bytes, uint64_t ttl_ms, uint32_t flags,
 		 mempool_lease **ret_lease)
 {

@@ -15,6 +15,15 @@
  */
 int told_connect(const char *tenant, struct mempool_connect_opts *opts, mempool **ret_pool);
 
+/** told_connect_for() - alpha's session, which comes back for so long */
+int told_connect_for(uint32_t reconnect_ms, uint32_t timeout_ms, mempool **ret_pool);
+
+/* The same, in a variable of the test case; and a daemon that keeps leases for such. */
+#define TOLD_COMING_BACK(name, reconnect_ms, timeout_ms)              \
+	__attribute__((cleanup(harness_close))) mempool *name = NULL; \
+	CHECK_INT(told_connect_for(reconnect_ms, timeout_ms, &name), 0)
+#define TOLD_KEEPING "\"orphan_grace\": \"1min\", \"lane_wait_min\": \"0\""
+
 /** told_acquire() - with the rights to read and write; @flags: MEMPOOL_AUTO_RENEW, or 0 */
 int told_acquire(mempool *pool, uint64_t len_bytes, uint64_t ttl_ms, uint32_t flags,
 		 mempool_lease **ret_lease);

@@ -28,13 +28,6 @@
 	"\"handshakes_max_per_address\": 65536"
 #define NO_WAIT "\"lane_wait_min\": \"0\""
 
-static void finish(struct harness *h)
-{
-	accounts_check(h);
-	CHECK(!test_has_failed());
-	CHECK_INT(harness_stop(h), 0);
-}
-
 /* It may be that its time was over. librdmacm breaks the daemon's QP then, and not the client. */
 TEST(evade__lanes_given_up_are_no_strikes)
 {
@@ -53,7 +46,7 @@ TEST(evade__lanes_given_up_are_no_strikes)
 	PEER_LANE(lane, &alpha);
 	peer_lane_close(&lane);
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Who has had the daemon's answer and goes has failed as surely as who then says nothing. */
@@ -78,7 +71,7 @@ TEST(evade__connections_given_up_cost_the_address)
 		CHECK(!test_has_failed());
 	}
 	CHECK_INT(harness_count_log(&h, "event=address-banned", NULL), 1);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Of some bytes that are no lease of anybody's, over the control connection. */
@@ -127,7 +120,7 @@ TEST(evade__control_connection_is_no_way_to_guess)
 	CHECK_INT(harness_number(&h, "counters.leases_orphaned"), 0);
 	CHECK_INT(peer_look(&bystander), 0);
 	peer_close(&bystander);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* Who only goes, without a bye, has done nothing. */
@@ -140,7 +133,7 @@ TEST(evade__connection_that_is_cut_is_no_strike)
 	CHECK(harness_wait_number(&h, "sessions", 0, LATE_MS));
 	CHECK_INT(harness_number(&h, "counters.strikes"), 0);
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* The QP breaks while binds are under way, so that what the daemon sees first is their failure. */
@@ -166,7 +159,7 @@ TEST(evade__behind_an_acquire_a_guess_counts)
 		CHECK(!test_has_failed());
 	}
 	CHECK_INT(harness_number(&h, "counters.strikes_pardoned"), 0);
-	finish(&h);
+	accounts_finish(&h);
 }
 
 /* A client that has found a fault of ours may say so; it is no fault of its own. */
@@ -184,5 +177,5 @@ TEST(evade__error_of_the_client_is_no_strike)
 	CHECK_INT(harness_number(&h, "counters.strikes"), 0);
 	CHECK_INT(peer_take(&alpha, MESSAGE_ERROR, 0, SILENCE_MS, &m), -ENETRESET);
 	peer_close(&alpha);
-	finish(&h);
+	accounts_finish(&h);
 }
