@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/grant.h"
+#include "daemon/lease_check.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 
@@ -83,7 +85,7 @@ static void acquire_grant_all(struct acquire *acquire, struct session *session)
 	while (lease != NULL) {
 		struct lease *next = acquire_next_living(TAILQ_NEXT(lease, acquire_link));
 
-		lease_grant(lease, session, acquire->request_id, next != NULL);
+		grant_send_first(lease, session, acquire->request_id, next != NULL);
 		lease = next;
 	}
 }

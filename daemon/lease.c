@@ -23,12 +23,15 @@
 #include "common/clock.h"
 #include "common/secure.h"
 #include "daemon/acquire.h"
+#include "daemon/grant.h"
+#include "daemon/lease_check.h"
 #include "daemon/modify.h"
 #include "daemon/orphan.h"
 #include "daemon/release.h"
 #include "daemon/revocation.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "daemon/waiting.h"
 #include "proto/error.h"
 
 static struct log_limit lease_granted_limit = {.lines_per_s = LOG_TENANTS_PER_S};
@@ -83,68 +86,6 @@ struct lease *lease_find(const struct server *server, uint64_t id)
 }
 
 /* Making one. */
-
-/* Several leases that cannot all fit are refused before the first of them takes anything. */
-static int lease_check_room(const struct server *server, const struct message_acquire *request)
-{
-	struct extent_totals totals;
-	uint64_t room_bytes;
-	uint64_t each_bytes;
-
-	extent_map_totals(server->pool.extents, &totals);
-	room_bytes = totals.free_bytes + (request->wait_ms > 0 ? totals.dirty_bytes : 0);
-	if (!checked_round_up(request->len_bytes, server->pool.page_bytes, &each_bytes))
-		return ERROR_LENGTH_POOL;
-	return each_bytes > room_bytes / request->count ? ERROR_LENGTH_EXTENT : 0;
-}
-
-/* What the tenant may not have, whatever there is. */
-static int lease_check_quota(struct tenant *tenant, const struct message_acquire *request)
-{
-	int code = tenant_check_length(tenant, request->len_bytes);
-
-	if (code == 0)
-		code = tenant_check_ttl(tenant, request->ttl_ms);
-	if (code == 0)
-		code = tenant_check_rights(tenant, request->rights);
-	return code;
-}
-
-int lease_check_request(const struct session *session, const struct lane *lane,
-			const struct message_acquire *request)
-{
-	const struct server *server = session->server;
-	const struct config *config = &server->config;
-	int code;
-
-	if (request->len_bytes == 0)
-		return ERROR_LENGTH_ZERO;
-	if (request->len_bytes > server->pool.len_bytes)
-		return ERROR_LENGTH_POOL;
-	if (request->ttl_ms == 0)
-		return ERROR_TTL_ZERO;
-	if (request->ttl_ms > config->ttl_max_ms)
-		return ERROR_TTL_MAX;
-	if (request->rights == 0 || (request->rights & ~(uint32_t)MESSAGE_RIGHTS_ALL) != 0)
-		return ERROR_RIGHTS;
-	if ((request->rights & ~server->isolation.rights) != 0)
-		return ERROR_RIGHTS_DEVICE;
-	if (attachment_window_total(request->len_bytes, config->window_max_bytes) >
-	    PROTO_LEASE_WINDOWS_MAX)
-		return ERROR_WINDOWS_MAX;
-	code = lease_check_quota(session->tenant, request);
-	if (code != 0)
-		return code;
-	if (server->port_down)
-		return ERROR_PORT;
-	if (lane == NULL || lane->state != LANE_READY)
-		return ERROR_LANE_STATE;
-	if (lane->attachment_count + request->count > config->lane_leases_max)
-		return ERROR_LANE_LEASES_MAX;
-	if (server->lease_count + request->count > config->leases_max)
-		return ERROR_LEASES_MAX;
-	return lease_check_room(server, request);
-}
 
 static void lease_on_deadline(struct deadline *deadline, void *context);
 static void lease_cleaned(struct pool_return *back);
@@ -283,8 +224,7 @@ static void lease_free(struct lease *lease)
 	server_maybe_stopped(server);
 }
 
-/* It has its bytes: bind. A failure ends the lease, which answers the request. */
-static void lease_start_binding(struct lease *lease, struct extent *extent, struct lane *lane)
+void lease_start_binding(struct lease *lease, struct extent *extent, struct lane *lane)
 {
 	struct attachment *attachment;
 	int code;
@@ -303,19 +243,6 @@ static void lease_start_binding(struct lease *lease, struct extent *extent, stru
 	attachment_start(attachment);
 }
 
-static int lease_take_extent(struct lease *lease, uint32_t wait_ms, struct extent **ret_extent)
-{
-	struct pool *pool = &lease->server->pool;
-	bool others_first = !TAILQ_EMPTY(&lease->tenant->waiting);
-	int r = -ENOSPC;
-
-	if (!others_first)
-		r = extent_take(pool->extents, lease->len_bytes, ret_extent);
-	if (r == -ENOSPC && wait_ms > 0 && acquire_may_wait(lease->acquire))
-		return -EAGAIN;
-	return r;
-}
-
 int lease_extent_error(int r)
 {
 	switch (r) {
@@ -328,90 +255,22 @@ int lease_extent_error(int r)
 	}
 }
 
-static int lease_wait(struct lease *lease, const struct lane *lane, uint32_t wait_ms)
-{
-	if (deadline_set(lease->server->deadlines, &lease->deadline,
-			 clock_add_ms(clock_now_ns(), wait_ms)) < 0) {
-		lease_free(lease);
-		return ERROR_INTERNAL;
-	}
-	lease->first_lane = lane->number;
-	lease_set_state(lease, LEASE_WAITING);
-	TAILQ_INSERT_TAIL(&lease->tenant->waiting, lease, tenant_link);
-	return 0;
-}
-
 int lease_begin(struct lease *lease, struct lane *lane, uint32_t wait_ms)
 {
 	struct extent *extent;
-	int r = lease_take_extent(lease, wait_ms, &extent);
+	int r = waiting_take(lease, wait_ms, &extent);
 
-	if (r == -EAGAIN)
-		return lease_wait(lease, lane, wait_ms);
+	if (r == -EAGAIN) {
+		r = waiting_add(lease, lane, wait_ms);
+		if (r == 0)
+			return 0;
+	}
 	if (r < 0) {
 		lease_free(lease);
 		return lease_extent_error(r);
 	}
 	lease_start_binding(lease, extent, lane);
 	return 0;
-}
-
-/* Try the first that waits of one tenant. Return: was it served? */
-static bool lease_serve_tenant(struct server *server, struct tenant *tenant)
-{
-	struct lease *lease = TAILQ_FIRST(&tenant->waiting);
-	struct extent *extent;
-	struct lane *lane;
-
-	if (lease == NULL)
-		return false;
-	if (lease->revoking) {
-		lease_end(lease, ERROR_REVOKED);
-		return true;
-	}
-	if (extent_take(server->pool.extents, lease->len_bytes, &extent) < 0)
-		return false;
-	lane = session_lane(lease->session, lease->first_lane);
-	if (lane != NULL && lane->state == LANE_READY &&
-	    lane->attachment_count < server->config.lane_leases_max) {
-		TAILQ_REMOVE(&tenant->waiting, lease, tenant_link);
-		lease_start_binding(lease, extent, lane);
-		return true;
-	}
-	/* Nothing has been bound over it, so it is as clean as it was. */
-	extent_set_state(server->pool.extents, extent, EXTENT_DIRTY);
-	extent_set_state(server->pool.extents, extent, EXTENT_SCRUBBING);
-	extent_clean(server->pool.extents, extent);
-	lease_end(lease, ERROR_LANE_STATE);
-	return true;
-}
-
-/* Of those that wait, the one that was served the longest ago and has not been tried yet. */
-static struct tenant *lease_next_tenant(const struct tenant_registry *registry)
-{
-	struct tenant *first = NULL;
-	struct tenant *tenant;
-
-	LIST_FOREACH (tenant, &registry->tenants, link) {
-		if (!TAILQ_EMPTY(&tenant->waiting) && tenant->tried_round != registry->round &&
-		    (first == NULL || tenant->served_at < first->served_at))
-			first = tenant;
-	}
-	return first;
-}
-
-void lease_serve_waiting(struct server *server)
-{
-	struct tenant_registry *registry = &server->tenants;
-	struct tenant *tenant;
-
-	registry->round++;
-	while ((tenant = lease_next_tenant(registry)) != NULL) {
-		if (lease_serve_tenant(server, tenant))
-			tenant->served_at = ++registry->served;
-		else
-			tenant->tried_round = registry->round;
-	}
 }
 
 static bool lease_is_usable(const struct lease *lease)
@@ -437,39 +296,6 @@ static void lease_try_start(struct lease *lease, struct attachment *attachment)
 	attachment_start(attachment);
 }
 
-/* Is a lane with windows of it in quarantine? They may reach its bytes for ever. */
-static bool lease_is_stuck(const struct lease *lease)
-{
-	const struct attachment *attachment;
-
-	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
-		if (attachment->lane->session == NULL)
-			return true;
-	}
-	return false;
-}
-
-int lease_check_attach(const struct lease *lease, const struct lane *lane)
-{
-	const struct attachment *attachment;
-
-	if (lane == NULL || lane->state != LANE_READY)
-		return ERROR_LANE_STATE;
-	if (lease->revoking)
-		return ERROR_REVOKED;
-	if (lease->state != LEASE_ACTIVE && lease->state != LEASE_DETACHED)
-		return ERROR_BUSY;
-	if (lease_is_stuck(lease))
-		return ERROR_LANE;
-	if (lane->attachment_count >= lease->server->config.lane_leases_max)
-		return ERROR_LANE_LEASES_MAX;
-	LIST_FOREACH (attachment, &lease->attachments, lease_link) {
-		if (attachment->lane == lane)
-			return ERROR_BUSY;
-	}
-	return 0;
-}
-
 int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 {
 	struct attachment *attachment;
@@ -484,42 +310,7 @@ int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id)
 	return 0;
 }
 
-/* Grants and renewals. */
-
-static void lease_send_grant(struct lease *lease, struct session *session,
-			     const struct attachment *attachment, uint64_t request_id, bool more)
-{
-	struct message m = {.type = MESSAGE_GRANT, .flags = more ? MESSAGE_FLAG_MORE : 0};
-	struct message_grant *grant = &m.u.grant;
-
-	grant->lease_id = lease->id;
-	grant->generation = lease->generation;
-	grant->len_bytes = lease->len_bytes;
-	grant->ttl_ms = clock_left_ms(lease->deadline.at_ns, clock_now_ns());
-	grant->rights = lease->rights;
-	grant->lane = attachment->lane->number;
-	memcpy(grant->secret, lease->secret, sizeof(grant->secret));
-	grant->descriptor_count = (uint16_t)attachment->window_count;
-	for (uint32_t i = 0; i < attachment->window_count; i++) {
-		const struct window *window = attachment->windows[i];
-
-		grant->descriptors[i] = (struct message_descriptor){
-			.offset_bytes = window->offset_bytes,
-			.len_bytes = window->len_bytes,
-			.remote_addr = window->addr,
-			.rkey = window->rkey,
-		};
-	}
-	lease->granted = true;
-	session_reply(session, &m, request_id);
-}
-
-static struct attachment *lease_next_bound(struct attachment *attachment)
-{
-	while (attachment != NULL && attachment->state != ATTACHMENT_BOUND)
-		attachment = LIST_NEXT(attachment, lease_link);
-	return attachment;
-}
+/* Its time. */
 
 int lease_start_time(struct lease *lease)
 {
@@ -528,26 +319,6 @@ int lease_start_time(struct lease *lease)
 		return 0;
 	return deadline_set(lease->server->deadlines, &lease->deadline,
 			    clock_add_ms(clock_now_ns(), lease->ttl_ms));
-}
-
-void lease_grant(struct lease *lease, struct session *session, uint64_t request_id, bool more)
-{
-	struct attachment *attachment = lease_next_bound(LIST_FIRST(&lease->attachments));
-
-	assert(attachment != NULL);
-	lease_send_grant(lease, session, attachment, request_id, more);
-}
-
-void lease_grant_all(struct lease *lease, uint64_t request_id)
-{
-	struct attachment *attachment = lease_next_bound(LIST_FIRST(&lease->attachments));
-
-	while (attachment != NULL) {
-		struct attachment *next = lease_next_bound(LIST_NEXT(attachment, lease_link));
-
-		lease_send_grant(lease, lease->session, attachment, request_id, next != NULL);
-		attachment = next;
-	}
 }
 
 void lease_audit(const struct lease *lease, enum audit_event event, const char *reason,
@@ -587,7 +358,7 @@ void lease_bound(struct lease *lease, struct attachment *attachment)
 	}
 	if (lease->state == LEASE_DETACHED)
 		lease_set_state(lease, LEASE_ACTIVE);
-	lease_send_grant(lease, lease->session, attachment, attachment->request_id, false);
+	grant_send(lease, lease->session, attachment, attachment->request_id, false);
 	attachment->request_id = 0;
 }
 
@@ -694,20 +465,12 @@ static void lease_note_grace(const struct lease *lease)
 	}
 }
 
-/* Who waits behind it may fit now. */
-static void lease_leave_queue(struct lease *lease)
-{
-	TAILQ_REMOVE(&lease->tenant->waiting, lease, tenant_link);
-	lease->server->serve_waiting = true;
-	server_end_turn(lease->server);
-}
-
 bool lease_end(struct lease *lease, int reason)
 {
 	if (lease_is_ending(lease))
 		return false;
 	if (lease->state == LEASE_WAITING)
-		lease_leave_queue(lease);
+		waiting_remove(lease);
 	lease_set_state(lease, LEASE_ENDING);
 	lease->reason = reason;
 	lease->decided_ns = clock_now_ns();

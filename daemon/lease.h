@@ -73,10 +73,6 @@ struct lease {
 	struct revocation *revocation; /* order that it is revoked by, or NULL */
 };
 
-/** lease_check_request() - may leases like that be made now? @lane: may be NULL; Return: 0 or an error code */
-int lease_check_request(const struct session *session, const struct lane *lane,
-			const struct message_acquire *request);
-
 /** lease_extent_error() - the error code for what extent_take() or extent_grow() returned */
 int lease_extent_error(int r);
 
@@ -95,8 +91,8 @@ int lease_new(struct session *session, struct acquire *acquire, struct lease **r
  */
 int lease_begin(struct lease *lease, struct lane *lane, uint32_t wait_ms);
 
-/** lease_check_attach() - may it be bound on that lane? @lane: may be NULL; Return: 0 or an error code */
-int lease_check_attach(const struct lease *lease, const struct lane *lane);
+/** lease_start_binding() - it has its bytes: bind; a failure ends the lease, which answers the request */
+void lease_start_binding(struct lease *lease, struct extent *extent, struct lane *lane);
 
 /**
  * lease_attach() - bind the lease on a further (or a new) lane
@@ -107,12 +103,6 @@ int lease_attach(struct lease *lease, struct lane *lane, uint64_t request_id);
 
 /** lease_start_time() - it is granted: it lasts for its ttl from now on; Return: 0 or -ENOMEM */
 int lease_start_time(struct lease *lease);
-
-/** lease_grant() - tell a session the lease's descriptors; @more: further grants of that request follow */
-void lease_grant(struct lease *lease, struct session *session, uint64_t request_id, bool more);
-
-/** lease_grant_all() - the same for every lane that the lease is bound on */
-void lease_grant_all(struct lease *lease, uint64_t request_id);
 
 /**
  * lease_renew() - let it last @ttl_ms from now, or until the deadline of a drain
@@ -179,9 +169,6 @@ void lease_drop_windows(struct lease *lease);
 void lease_bound(struct lease *lease, struct attachment *attachment);
 void lease_attachment_fenced(struct lease *lease, struct attachment *attachment);
 void lease_lane_closing(struct lease *lease, struct attachment *attachment);
-
-/** lease_serve_waiting() - bytes have become clean: serve who waits, tenants in turn */
-void lease_serve_waiting(struct server *server);
 
 const char *lease_state_name(enum lease_state state);
 bool lease_can_go(enum lease_state from, enum lease_state to);

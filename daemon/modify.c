@@ -18,6 +18,7 @@
 
 #include "common/checked.h"
 #include "common/clock.h"
+#include "daemon/grant.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 
@@ -256,7 +257,7 @@ int modify_begin(struct lease *lease, uint64_t request_id, const struct message_
 	if (code != 0)
 		return code;
 	if (same_rights && request->len_bytes == lease->len_bytes) {
-		lease_grant_all(lease, request_id);
+		grant_send_all(lease, request_id);
 		return 0;
 	}
 	if (request->len_bytes > lease->len_bytes && !drain_is_serving(&lease->server->drain))
@@ -362,7 +363,7 @@ void modify_progress(struct lease *lease)
 	lease->generation++;
 	lease_set_state(lease, LEASE_ACTIVE);
 	lease_audit(lease, AUDIT_LEASE_MODIFIED, NULL, 0);
-	lease_grant_all(lease, request_id);
+	grant_send_all(lease, request_id);
 }
 
 void modify_hold(struct lease *lease)

@@ -15,6 +15,7 @@
 
 #include "common/clock.h"
 #include "common/secure.h"
+#include "daemon/lease_check.h"
 #include "daemon/server.h"
 #include "proto/error.h"
 

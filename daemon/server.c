@@ -29,6 +29,7 @@
 #include "daemon/orphan.h"
 #include "daemon/reload.h"
 #include "daemon/startup.h"
+#include "daemon/waiting.h"
 #include "proto/error.h"
 
 #define SERVER_STOP_LIMIT_MS 10000u
@@ -68,7 +69,7 @@ static void server_on_turn(evutil_socket_t fd, short what, void *context)
 	(void)what;
 	if (server->serve_waiting) {
 		server->serve_waiting = false;
-		lease_serve_waiting(server);
+		waiting_serve(server);
 	}
 	lane_flush_all(server);
 	session_flush_notices(server);
@@ -315,7 +316,7 @@ static int server_join_loop(struct server *server)
 
 static void server_on_clean(void *context)
 {
-	lease_serve_waiting(context);
+	waiting_serve(context);
 }
 
 static int server_start(struct server *server)

@@ -6,13 +6,12 @@
  * end begins once, and the connection is torn down after the last lane is gone. Leases that
  * are still being scrubbed outlive it.
  *
- * Thread: the loop, except session_reap_run(), which runs on the verbs worker.
+ * Thread: the loop.
  */
 #include "daemon/session.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,18 +24,18 @@
 #include "daemon/penalty.h"
 #include "daemon/request.h"
 #include "daemon/server.h"
+#include "daemon/session_reap.h"
+#include "daemon/session_report.h"
 #include "proto/error.h"
 #include "proto/private_data.h"
 
-#define SESSION_LOOK_MS		 500u /* how often the peer's silence is looked at */
-#define SESSION_POLL_BATCH	 8    /* of which each may be a handshake, which takes long */
-#define SESSION_POLL_ROUNDS	 32   /* in one turn, if there is none ... */
-#define SESSION_POLL_MS		 5    /* ... and it does not take longer */
-#define SESSION_HEARTBEATS	 3u   /* that may fail to come before the peer counts as gone */
-#define SESSION_LAST_WORDS_MS	 500u /* for messages that are under way when it closes */
-#define SESSION_END_STEP	 128  /* leases ended in one turn of the loop, of all sessions */
-#define SESSION_REAP_WAIT_MIN_MS 100u
-#define SESSION_REAP_WAIT_MAX_MS 10000u
+#define SESSION_LOOK_MS	      500u /* how often the peer's silence is looked at */
+#define SESSION_POLL_BATCH    8	   /* of which each may be a handshake, which takes long */
+#define SESSION_POLL_ROUNDS   32   /* in one turn, if there is none ... */
+#define SESSION_POLL_MS	      5	   /* ... and it does not take longer */
+#define SESSION_HEARTBEATS    3u   /* that may fail to come before the peer counts as gone */
+#define SESSION_LAST_WORDS_MS 500u /* for messages that are under way when it closes */
+#define SESSION_END_STEP      128  /* leases ended in one turn of the loop, of all sessions */
 
 #define GO(state) (1u << SESSION_##state)
 
@@ -54,10 +53,7 @@ static const char *const session_names[SESSION_STATES] = {
 	[SESSION_CLOSING] = "closing", [SESSION_REAPING] = "reaping", [SESSION_GONE] = "gone",
 };
 
-static struct log_limit session_end_limit; /* of connections that never were a tenant's */
 static struct log_limit session_accept_limit;
-static struct log_limit session_opened_limit = {.lines_per_s = LOG_TENANTS_PER_S};
-static struct log_limit session_ends_limit = {.lines_per_s = LOG_TENANTS_PER_S};
 
 bool session_can_go(enum session_state from, enum session_state to)
 {
@@ -69,7 +65,7 @@ const char *session_state_name(enum session_state state)
 	return state < SESSION_STATES ? session_names[state] : "invalid";
 }
 
-static void session_set_state(struct session *session, enum session_state state)
+void session_set_state(struct session *session, enum session_state state)
 {
 	assert(session_can_go(session->state, state));
 	session->state = state;
@@ -93,7 +89,6 @@ struct lane *session_lane(const struct session *session, uint32_t number)
 	return NULL;
 }
 
-static void session_maybe_reap(struct session *session);
 static void session_on_deadline(struct deadline *deadline, void *context);
 static void session_end_leases(struct deadline *deadline, void *context);
 static uint64_t session_next_look(const struct session *session);
@@ -176,7 +171,7 @@ static int session_new(struct server *server, struct session **ret_session)
 	session->server = server;
 	session->id = server_random_id(session->route);
 	session->cq_reserved = entries;
-	session->reap_wait_ms = SESSION_REAP_WAIT_MIN_MS;
+	session_reap_init(session);
 	session->deadline = (struct deadline){.fire = session_on_deadline, .context = session};
 	session->ending_deadline =
 		(struct deadline){.fire = session_end_leases, .context = session};
@@ -256,7 +251,7 @@ void session_not_connected(struct session *session)
 {
 	session->peer_gone = true;
 	session_lose(session, 0, "peer left");
-	session_maybe_reap(session);
+	session_reap_maybe(session);
 }
 
 /* Sending. */
@@ -326,18 +321,10 @@ static int session_open(struct session *session)
 	session->charged = true;
 	session->opened_ns = clock_now_ns();
 	admission_established(&session->ticket);
-	server_audit(server, &(struct audit_record){
-				     .event = AUDIT_SESSION_OPENED,
-				     .tenant = session->tenant->name,
-				     .session_id = session->id,
-				     .peer = session->peer,
-			     });
+	session_report_opened(session);
 	session_set_state(session, SESSION_OPEN);
 	(void)deadline_set(server->deadlines, &session->deadline, session_next_look(session));
 	drain_greet(&server->drain, session);
-	log_limited(LOG_LEVEL_INFO, &session_opened_limit,
-		    "session opened id=0x%" PRIx64 " tenant=%s peer=%s", session->id,
-		    session->tenant->name, session->peer);
 	return 0;
 }
 
@@ -441,7 +428,7 @@ static void session_complete(struct session *session, const struct ibv_wc *wc)
 		session_broken(session, wc);
 	}
 	if (session->state == SESSION_CLOSING)
-		session_maybe_reap(session);
+		session_reap_maybe(session);
 	else
 		session_want_flush(session);
 }
@@ -539,7 +526,7 @@ static void session_end_leases(struct deadline *deadline, void *context)
 		session_end_lease(session, lease);
 	}
 	session_close_lanes(session, session->why);
-	session_maybe_reap(session);
+	session_reap_maybe(session);
 }
 
 /* Of a handshake that came to nothing; whoever leaves without a word is no better. */
@@ -547,48 +534,6 @@ static bool session_is_own_fault(int code)
 {
 	return code == 0 || code == ERROR_AUTH || code == ERROR_PROTOCOL || code == ERROR_TIMEOUT ||
 	       code == ERROR_VERSION;
-}
-
-static void session_address_banned(const struct session *session)
-{
-	uint64_t ban_ms = session->server->config.ban_time_ms;
-
-	log_warn("address banned peer=%s ban_ms=%" PRIu64, session->peer, ban_ms);
-	server_audit(session->server, &(struct audit_record){
-					      .event = AUDIT_ADDRESS_BANNED,
-					      .peer = session->peer,
-					      .duration_ms = ban_ms,
-				      });
-}
-
-static void session_audit_end(const struct session *session, const char *why)
-{
-	if (!session->charged)
-		return;
-	server_audit(session->server,
-		     &(struct audit_record){
-			     .event = AUDIT_SESSION_ENDED,
-			     .tenant = session->tenant->name,
-			     .session_id = session->id,
-			     .reason = why,
-			     .duration_ms = (clock_now_ns() - session->opened_ns) / CLOCK_NS_PER_MS,
-			     .peer = session->peer,
-		     });
-}
-
-/* Whoever comes without being anybody's client writes no more than a few lines. */
-static void session_log_end(const struct session *session, const char *why)
-{
-	if (session->charged)
-		log_limited(LOG_LEVEL_INFO, &session_ends_limit,
-			    "session ends id=0x%" PRIx64 " tenant=%s peer=%s leases=%" PRIu64
-			    " why=\"%s\"",
-			    session->id, session->tenant->name, session->peer, session->lease_count,
-			    why);
-	else
-		log_limited(LOG_LEVEL_INFO, &session_end_limit,
-			    "session ends id=0x%" PRIx64 " tenant=- peer=%s why=\"%s\"",
-			    session->id, session->peer, why);
 }
 
 void session_end(struct session *session, int code, const char *why)
@@ -602,11 +547,10 @@ void session_end(struct session *session, int code, const char *why)
 	/* Now, and not with the end of the teardown: the next attempt may come before that. */
 	if (!was_open && session->connected && session_is_own_fault(code) &&
 	    admission_failed(&session->ticket, clock_now_ns()))
-		session_address_banned(session);
+		session_report_banned(session);
 	if (code == ERROR_PROTOCOL)
 		server->counters.protocol_errors++;
-	session_log_end(session, why);
-	session_audit_end(session, why);
+	session_report_end(session, why);
 	if (code != 0 && !session->peer_gone)
 		session_say_why(session, code);
 	lane_queue_close(&session->lane_queue);
@@ -651,7 +595,7 @@ void session_end_tenant(struct server *server, const struct tenant *tenant, int 
 	orphan_end_all(server, tenant, tenant->removed ? ERROR_REVOKED : ERROR_SESSION_ENDED);
 }
 
-static void session_free(struct session *session)
+void session_free(struct session *session)
 {
 	struct server *server = session->server;
 	struct lease *lease;
@@ -673,70 +617,6 @@ static void session_free(struct session *session)
 	}
 	session_discard(session);
 	server_maybe_stopped(server);
-}
-
-static void session_reap_run(struct worker_job *job)
-{
-	struct session *session =
-		(struct session *)((char *)job - offsetof(struct session, reap_job));
-
-	session->reap_result = verbs_destroy_qp(session->qp);
-	if (session->reap_result == 0)
-		session->qp = NULL;
-	if (session->reap_result == 0 && rdma_destroy_id(session->cm_id) != 0)
-		session->reap_result = -errno;
-}
-
-static void session_reap_done(struct worker_job *job)
-{
-	struct session *session =
-		(struct session *)((char *)job - offsetof(struct session, reap_job));
-	struct server *server = session->server;
-
-	if (session->reap_result == 0) {
-		session_set_state(session, SESSION_GONE);
-		(void)session_poll(server); /* completions that the QP has left behind */
-		session_free(session);
-		return;
-	}
-	server->counters.destroy_failures++;
-	log_error("session not destroyed, trying again id=0x%" PRIx64 " wait_ms=%" PRIu64
-		  " error=\"%s\"",
-		  session->id, session->reap_wait_ms, strerror(-session->reap_result));
-	session_set_state(session, SESSION_CLOSING);
-	(void)deadline_set(server->deadlines, &session->deadline,
-			   clock_add_ms(clock_now_ns(), session->reap_wait_ms));
-	if (session->reap_wait_ms < SESSION_REAP_WAIT_MAX_MS)
-		session->reap_wait_ms *= 2;
-}
-
-static bool session_has_last_words(const struct session *session)
-{
-	return !session->peer_gone &&
-	       (session->endpoint.sends_posted > 0 || session->endpoint.waiting > 0) &&
-	       clock_now_ns() < session->close_limit_ns;
-}
-
-static void session_maybe_reap(struct session *session)
-{
-	struct server *server = session->server;
-
-	if (session->state != SESSION_CLOSING || !TAILQ_EMPTY(&session->lanes) ||
-	    session->ending_next != NULL || session_has_last_words(session))
-		return;
-	session_set_state(session, SESSION_REAPING);
-	deadline_clear(server->deadlines, &session->deadline);
-	endpoint_dead(&session->endpoint);
-	route_remove(&server->device.control_routes, session->route);
-	session->route = 0;
-	(void)rdma_disconnect(session->cm_id);
-	if (session->qp != NULL)
-		(void)verbs_qp_to_error(session->qp);
-	/* Taking a late event for the id, librdmacm would touch the QP that the worker destroys. */
-	session->cm_id->qp = NULL;
-	session->reap_job.run = session_reap_run;
-	session->reap_job.done = session_reap_done;
-	worker_submit_later(server->verbs_worker, &session->reap_job);
 }
 
 /* From when on the peer has been silent for too long; never without heartbeats. */
@@ -767,7 +647,7 @@ static void session_on_deadline(struct deadline *deadline, void *context)
 		return;
 	}
 	if (session->state == SESSION_CLOSING) {
-		session_maybe_reap(session);
+		session_reap_maybe(session);
 		return;
 	}
 	if (endpoint_stalled(&session->endpoint, now_ns, server->config.credit_timeout_ms)) {
@@ -785,7 +665,7 @@ static void session_on_deadline(struct deadline *deadline, void *context)
 
 void session_lane_gone(struct session *session)
 {
-	session_maybe_reap(session);
+	session_reap_maybe(session);
 }
 
 void session_lease_gone(struct session *session, struct lease *lease)

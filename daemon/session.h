@@ -86,6 +86,12 @@ struct session {
  */
 int session_accept(struct server *server, struct rdma_cm_id *id, const struct private_data *data);
 
+/** session_set_state() - the only writer of the state; an illegal step is asserted */
+void session_set_state(struct session *session, enum session_state state);
+
+/** session_free() - the connection is gone, and so is all that was its client's */
+void session_free(struct session *session);
+
 /** session_connected() - the connection is there */
 void session_connected(struct session *session);
 
