@@ -5,6 +5,7 @@
 #include "daemon/log_fields.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 static size_t name_length(const char *word)
@@ -14,14 +15,34 @@ static size_t name_length(const char *word)
 	return strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789_");
 }
 
-/* @text: behind the first quote. Return: up to the last one; all of it if there is none. */
+/* Is it the end of the line, or a space and the next field? */
+static bool begins_field(const char *rest)
+{
+	size_t name_len;
+
+	if (*rest == '\0')
+		return true;
+	if (*rest != ' ')
+		return false;
+	rest += strspn(rest, " ");
+	name_len = name_length(rest);
+	return name_len > 0 && rest[name_len] == '=';
+}
+
+/* @text: behind the first quote, and may have quotes in it. Return: up to the one that ends it. */
 static size_t quoted_length(const char *text)
 {
-	size_t len = 0;
+	size_t spaced_len = SIZE_MAX, len;
 
-	while (text[len] && (text[len] != '"' || (text[len + 1] && text[len + 1] != ' ')))
-		len++;
-	return len;
+	for (len = 0; text[len]; len++) {
+		if (text[len] != '"')
+			continue;
+		if (begins_field(text + len + 1))
+			return len;
+		if (text[len + 1] == ' ')
+			spaced_len = len;
+	}
+	return spaced_len < len ? spaced_len : len;
 }
 
 /* Return: where the word, or the field, ends. */

@@ -16,8 +16,9 @@ struct log_field {
  * log_fields_find() - the fields of a line, in their order: name=value, name="some text"
  * @fields: room for @max; those beyond are not found
  *
- * Names are of lower case letters, digits and underscores, and begin with a letter. A text ends
- * at a quote with a space or the end behind it.
+ * Names are of lower case letters, digits and underscores, and begin with a letter. A text may
+ * have quotes in it: it ends at the first that has the next field or the end behind it, or, if
+ * there is none, at the last with a space behind it.
  * Return: how many.
  */
 size_t log_fields_find(const char *line, struct log_field *fields, size_t max);

@@ -54,6 +54,10 @@ TEST(log_fields__forms)
 	CHECK_STR(found("x why=\"the peer is silent\" n=1", 8), "why=the peer is silent;n=1;");
 	CHECK_STR(found("x why=\"\" n=", 8), "why=;n=;");
 	CHECK_STR(found("x why=\"a \\\"b\" c", 8), "why=a \\\"b;");
+	CHECK_STR(found("x why=\"no \"a b\" there\" n=1", 8), "why=no \"a b\" there;n=1;");
+	CHECK_STR(found("x why=\"is \"a\"\" n=1", 8), "why=is \"a\";n=1;");
+	CHECK_STR(found("x why=\"is \"a\"\"", 8), "why=is \"a\";");
+	CHECK_STR(found("x why=\"\" c", 8), "why=;");
 	CHECK_STR(found("x why=\"not ended n=1", 8), "why=not ended n=1;");
 	CHECK_STR(found("", 8), "");
 	CHECK_STR(found("a=1", 8), "a=1;");
