@@ -64,6 +64,7 @@ static int run(const char *seam, const char *extra, struct harness_output *ret_o
 #define ROUTE	 "no port reaches itself"
 #define ADMIN	 "cannot listen on admin socket"
 #define KEYS	 "cannot lock memory for keys"
+#define DAMAGE	 "cannot watch for damaged memory"
 #define GATE	 "cannot set up admission: not enough memory"
 #define TENANTS	 "configuration with what was saved: Cannot allocate memory"
 
@@ -76,8 +77,8 @@ static const struct {
 	{"timerfd_create", {LOOP}},
 	{"eventfd", {LOOP}},
 	{"pthread_create", {LOOP}},
-	{"event_new", {LOOP, ADMIN, "cannot listen for connections"}},
-	{"event_add", {LOOP, ADMIN, "cannot listen for connections"}},
+	{"event_new", {LOOP, DAMAGE, ADMIN, "cannot listen for connections"}},
+	{"event_add", {LOOP, DAMAGE, ADMIN, "cannot listen for connections"}},
 	{"calloc",
 	 {LOOP, CONTROL, POOL, ROUTE, ADMIN, GATE, TENANTS, "cannot write the audit log"}},
 	{"reallocarray", {LOOP, TENANTS}},
