@@ -162,7 +162,7 @@ TEST(cp__a_renewal_that_fails)
 	CHECK(fifo >= 0);
 	pid = spawn_put(&place, "12s", "1s", &out);
 	CHECK(pid > 0);
-	CHECK(harness_wait_number(&h, "leases.active", 1, 30000));
+	CHECK(harness_wait_number(&h, "counters.leases_granted", 1, 30000));
 	CHECK_INT(kill(h.pid, SIGSTOP), 0);
 	harness_sleep_ms(6600);
 	CHECK_INT(kill(h.pid, SIGCONT), 0);
