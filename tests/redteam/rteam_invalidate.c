@@ -16,18 +16,34 @@
 #define PAGE   4096
 #define TTL_MS 600000
 
-/* The message itself is as good as any. */
-static int send_with_invalidate(struct peer *peer, uint32_t rkey)
+/* Seals a message into the slot of the memory that is the @from_last-th from its end. */
+static int put(struct raw *raw, const struct message *m, size_t from_last, struct ibv_sge *ret_sge)
 {
-	struct message m = {.type = MESSAGE_PING, .request_id = 4711};
-	struct raw *raw = &peer->control;
-	uint8_t *buf = raw->memory + (RAW_RECEIVES + RAW_SENDS - 1) * (size_t)PROTO_FRAME_MAX;
+	uint8_t *buf =
+		raw->memory + (RAW_RECEIVES + RAW_SENDS - from_last) * (size_t)PROTO_FRAME_MAX;
 	uint8_t bytes[PROTO_MESSAGE_MAX];
 	size_t len_bytes;
-	struct ibv_sge sge = {
+
+	if (message_encode(m, bytes, sizeof(bytes), &len_bytes) < 0 ||
+	    channel_seal(&raw->secrets, bytes, len_bytes, buf, PROTO_FRAME_MAX, &len_bytes) < 0)
+		return -1;
+	*ret_sge = (struct ibv_sge){
 		.addr = (uintptr_t)buf,
+		.length = (uint32_t)len_bytes,
 		.lkey = raw->mr->lkey,
 	};
+	return 0;
+}
+
+/*
+ * The message itself is as good as any. @before: sent right before it, so that what the daemon
+ * does about that comes too late; may be NULL.
+ */
+static int send_with_invalidate(struct peer *peer, const struct message *before, uint32_t rkey)
+{
+	struct message m = {.type = MESSAGE_PING, .request_id = 4711, .credits = peer->owed};
+	struct raw *raw = &peer->control;
+	struct ibv_sge sge, sge_before;
 	struct ibv_send_wr wr = {
 		.wr_id = UINT64_MAX,
 		.sg_list = &sge,
@@ -36,15 +52,20 @@ static int send_with_invalidate(struct peer *peer, uint32_t rkey)
 		.send_flags = IBV_SEND_SIGNALED,
 		.invalidate_rkey = rkey,
 	};
+	struct ibv_send_wr first = {
+		.wr_id = UINT64_MAX,
+		.next = &wr,
+		.sg_list = &sge_before,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
 	struct ibv_send_wr *bad;
 
-	m.credits = peer->owed;
-	if (message_encode(&m, bytes, sizeof(bytes), &len_bytes) < 0 ||
-	    channel_seal(&raw->secrets, bytes, len_bytes, buf, PROTO_FRAME_MAX, &len_bytes) < 0)
+	if ((before != NULL && put(raw, before, 2, &sge_before) < 0) || put(raw, &m, 1, &sge) < 0)
 		return -1;
-	sge.length = (uint32_t)len_bytes;
-	raw->sends_posted++;
-	return verbs_post_send(raw->id->qp, &wr, &bad);
+	raw->sends_posted += before != NULL ? 2 : 1;
+	return verbs_post_send(raw->id->qp, before != NULL ? &first : &wr, &bad);
 }
 
 /* Return: the code with which the session ended, or -1 */
@@ -69,8 +90,7 @@ TEST(field_02_invalidate__behind_a_bye)
 	struct message m = {.type = MESSAGE_BYE};
 
 	CHECK_INT(peer_acquire(&owner, &lane, PAGE, TTL_MS, 0, &grant), 0);
-	CHECK_INT(raw_send_message(&attacker.control, &m), 0);
-	CHECK_INT(send_with_invalidate(&attacker, grant.descriptors[0].rkey), 0);
+	CHECK_INT(send_with_invalidate(&attacker, &m, grant.descriptors[0].rkey), 0);
 	CHECK(harness_wait_number(&h, "sessions", 1, 10000));
 	/* The owner is told at once, and may come again at once. */
 	CHECK_INT(peer_take(&owner, MESSAGE_LANE_LOST, 0, 5000, &m), 1);
@@ -108,8 +128,9 @@ static void invalidate(bool own)
 	CHECK_INT(peer_access(&lane, IBV_WR_RDMA_WRITE, PAGE, grant.descriptors[0].remote_addr,
 			      grant.descriptors[0].rkey),
 		  IBV_WC_SUCCESS);
-	CHECK_INT(send_with_invalidate(&attacker, own ? of_attacker.descriptors[0].rkey
-						      : grant.descriptors[0].rkey),
+	CHECK_INT(send_with_invalidate(&attacker, NULL,
+				       own ? of_attacker.descriptors[0].rkey
+					   : grant.descriptors[0].rkey),
 		  0);
 	code = last_word(&attacker);
 	printf("# S7 the sender's session ends with: %s\n", error_name(code));
