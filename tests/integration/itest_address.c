@@ -149,8 +149,8 @@ static void connect_to_several(void)
 /* Each is tried until one answers; if none does, the error tells of each. */
 TEST(field_49_connect__host_with_several_addresses)
 {
-	machine_test(&several, "itest_address", "field_49_connect__host_with_several_addresses",
-		     60000, connect_to_several);
+	machine_test(&several, "field_49_connect__host_with_several_addresses", 60000,
+		     connect_to_several);
 }
 
 /* The daemon. */
@@ -279,7 +279,7 @@ TEST(field_53_connect__interface_is_down)
 		.undo = "rdma link delete rxe9; ip link del w0",
 	};
 
-	machine_test(&down, "itest_address", "field_53_connect__interface_is_down", 60000,
+	machine_test(&down, "field_53_connect__interface_is_down", 60000,
 		     use_interface_that_is_down);
 }
 

@@ -404,5 +404,5 @@ static void cut_off(void)
 
 TEST(buffer__is_the_callers_after_a_deadline)
 {
-	wire_test("itest_buffer", "buffer__is_the_callers_after_a_deadline", 120000, cut_off);
+	wire_test("buffer__is_the_callers_after_a_deadline", 120000, cut_off);
 }

@@ -137,6 +137,5 @@ static void lose_packets(void)
 
 TEST(field_41_disconnect__packets_are_lost)
 {
-	wire_test("itest_cut", "field_41_disconnect__packets_are_lost", 5 * LIMIT_MS + ASKING_MS,
-		  lose_packets);
+	wire_test("field_41_disconnect__packets_are_lost", 5 * LIMIT_MS + ASKING_MS, lose_packets);
 }

@@ -258,7 +258,7 @@ static void read_in_all_ways(void)
 
 TEST(late__answers_of_a_read_find_nothing)
 {
-	wire_test("itest_late", "late__answers_of_a_read_find_nothing", 180000, read_in_all_ways);
+	wire_test("late__answers_of_a_read_find_nothing", 180000, read_in_all_ways);
 }
 
 /* Atomic operations. */
@@ -447,6 +447,5 @@ static void add_in_all_ways(void)
 
 TEST(late__fetch_and_add_is_cut_off_with_its_lane)
 {
-	wire_test("itest_late", "late__fetch_and_add_is_cut_off_with_its_lane", 180000,
-		  add_in_all_ways);
+	wire_test("late__fetch_and_add_is_cut_off_with_its_lane", 180000, add_in_all_ways);
 }

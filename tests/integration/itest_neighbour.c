@@ -224,6 +224,5 @@ static void change_in_each_state(void)
 
 TEST(field_39_neighbour__changes_in_each_state)
 {
-	wire_test("itest_neighbour", "field_39_neighbour__changes_in_each_state", TEST_MS,
-		  change_in_each_state);
+	wire_test("field_39_neighbour__changes_in_each_state", TEST_MS, change_in_each_state);
 }

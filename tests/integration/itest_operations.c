@@ -369,6 +369,5 @@ static void cut_off(void)
 
 TEST(operations__fetch_and_add_cut_off_by_the_link)
 {
-	wire_test("itest_operations", "operations__fetch_and_add_cut_off_by_the_link", 120000,
-		  cut_off);
+	wire_test("operations__fetch_and_add_cut_off_by_the_link", 120000, cut_off);
 }

@@ -301,7 +301,7 @@ static void leases_are_kept(void)
 
 TEST(outage__leases_are_kept)
 {
-	wire_test("itest_outage", "outage__leases_are_kept", 1100000, leases_are_kept);
+	wire_test("outage__leases_are_kept", 1100000, leases_are_kept);
 }
 
 /* It keeps none: they are lost with the session. */
@@ -312,5 +312,5 @@ static void leases_are_lost(void)
 
 TEST(outage__leases_are_lost)
 {
-	wire_test("itest_outage", "outage__leases_are_lost", 600000, leases_are_lost);
+	wire_test("outage__leases_are_lost", 600000, leases_are_lost);
 }

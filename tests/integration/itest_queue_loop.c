@@ -101,7 +101,7 @@ static void deadlines(void)
 
 TEST(queue__deadlines)
 {
-	wire_test("itest_queue", "queue__deadlines", 120000, deadlines);
+	wire_test("queue__deadlines", 120000, deadlines);
 }
 
 /* Event loops. */

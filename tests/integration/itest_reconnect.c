@@ -635,7 +635,7 @@ static void run_calls_end(void)
 
 TEST(gone__calls_end_in_time)
 {
-	wire_test("itest_reconnect", "gone__calls_end_in_time", 120000, run_calls_end);
+	wire_test("gone__calls_end_in_time", 120000, run_calls_end);
 }
 
 static void run_calls_end_coming_back(void)
@@ -645,5 +645,5 @@ static void run_calls_end_coming_back(void)
 
 TEST(gone__coming_back)
 {
-	wire_test("itest_reconnect", "gone__coming_back", 120000, run_calls_end_coming_back);
+	wire_test("gone__coming_back", 120000, run_calls_end_coming_back);
 }

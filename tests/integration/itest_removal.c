@@ -134,7 +134,7 @@ TEST(device__removed_and_added)
 		.undo = "rdma link delete rxe9; ip link del w0",
 	};
 
-	machine_test(&own, "itest_removal", "device__removed_and_added", 120000, use_device);
+	machine_test(&own, "device__removed_and_added", 120000, use_device);
 }
 
 /* When the time is over the start fails as if nobody had waited. */

@@ -4,6 +4,7 @@
  */
 #include "tests/integration/machine.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -50,14 +51,14 @@ static void machine_print_quoted(char *text)
 		printf("# %s\n", line);
 }
 
-void machine_test(const struct machine_change *change, const char *program, const char *name,
-		  uint64_t limit_ms, void (*run)(void))
+void machine_test(const struct machine_change *change, const char *name, uint64_t limit_ms,
+		  void (*run)(void))
 {
 	static struct harness_output output;
 	__attribute__((cleanup(machine_undo))) const struct machine_change *made = NULL;
 	char path[PATH_MAX];
-	const char *argv[] = {"env", MACHINE_INNER "=1", harness_program(program, path), name,
-			      NULL};
+	const char *argv[] = {"env", MACHINE_INNER "=1",
+			      harness_program(program_invocation_short_name, path), name, NULL};
 
 	if (getenv(MACHINE_INNER) != NULL) {
 		run();

@@ -23,13 +23,13 @@ struct machine_change {
 
 /**
  * machine_test() - a test case on a machine that is changed meanwhile
- * @program, @name: of the case itself: the program is started once more for it and does @run
- *		    there, since an RDMA device that is open cannot be removed, and the resolver
- *		    does not look at its files again
+ * @name: of the case itself: the program is started once more for it and does @run there, since
+ *	  an RDMA device that is open cannot be removed, and the resolver does not look at its
+ *	  files again
  *
  * Skipped where there is no test guest.
  */
-void machine_test(const struct machine_change *change, const char *program, const char *name,
-		  uint64_t limit_ms, void (*run)(void));
+void machine_test(const struct machine_change *change, const char *name, uint64_t limit_ms,
+		  void (*run)(void));
 
 #endif

@@ -111,9 +111,9 @@ bool wire_change_mac(const char *device)
 	return machine_shell(command);
 }
 
-void wire_test(const char *program, const char *name, uint64_t limit_ms, void (*run)(void))
+void wire_test(const char *name, uint64_t limit_ms, void (*run)(void))
 {
 	static const struct machine_change wire = {.make = wire_up, .undo = wire_down};
 
-	machine_test(&wire, program, name, limit_ms, run);
+	machine_test(&wire, name, limit_ms, run);
 }

@@ -15,7 +15,7 @@
 #define WIRE_CLIENT "v1"
 
 /** wire_test() - a test case on the wire; as machine_test() */
-void wire_test(const char *program, const char *name, uint64_t limit_ms, void (*run)(void));
+void wire_test(const char *name, uint64_t limit_ms, void (*run)(void));
 
 /** wire_drop() - all that leaves WIRE_DAEMON or WIRE_CLIENT is lost, or nothing; Return: done? */
 bool wire_drop(const char *device, bool drop);
