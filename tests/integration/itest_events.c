@@ -339,7 +339,7 @@ TEST(events__time_out)
 #define HEARD_MAX 64
 
 struct heard {
-	mempool *pool;
+	mempool *_Atomic pool; /* stored when connected: the callback may run before that */
 	atomic_int count;
 	atomic_int wrong; /* calls that did not do what they must */
 	pthread_t thread;
@@ -361,7 +361,7 @@ static int call_back(struct heard *heard, mempool_lease *lease)
 	struct mempool_lease_token token = {.version = MEMPOOL_LEASE_TOKEN_VERSION};
 	struct mempool_lease_info info = {.size = sizeof(info)};
 	mempool_lease *leases[2] = {lease, lease};
-	mempool *pool = heard->pool;
+	mempool *pool = atomic_load(&heard->pool);
 	uint8_t byte = 0;
 	int wrong = 0;
 
@@ -419,7 +419,12 @@ static int connect_hearing(struct heard *heard)
 {
 	struct mempool_connect_opts opts = {.on_event = hear, .on_event_context = heard};
 
-	return told_connect("alpha", &opts, &heard->pool);
+	mempool *pool;
+	int r = told_connect("alpha", &opts, &pool);
+
+	if (r == 0)
+		atomic_store(&heard->pool, pool);
+	return r;
 }
 
 TEST(callback__calls_back_in)
